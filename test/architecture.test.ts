@@ -151,7 +151,7 @@ describe('the check of', () => {
     ['src/identify/record-store.ts', "import type { Limits } from '../admit/plan.ts';\nimport { x } from 'lru-cache';"],
     [
       'src/stores/redis/open.ts',
-      "import type { Key } from '../../identify/record-store.ts';\nimport { d } from '../../admit/decide.ts';\nimport { read } from '../../identify/record-store.ts';",
+      "import type { Key } from '../../identify/record-store.ts';\nimport { d } from '../../admit/decision.ts';\nimport { read } from '../../identify/record-store.ts';",
     ],
     ['src/forward/forward.ts', "import type { IncomingMessage } from 'node:http';"],
     ['src/admin/sign-in.ts', "import { z } from 'zod';"],
@@ -191,9 +191,13 @@ describe('the check of', () => {
       ['src/routing/b.ts', "import '../admit/plan.ts';"],
     ],
     'http1 owns no socket': [['src/http1/a.ts', "import { Socket } from 'node:net';"]],
-    'simulate is pure: it imports nothing but itself, admit, model, failure.ts and types': [
+    'simulate is pure: it imports nothing but itself, admit, engine, model, failure.ts and types': [
       ['src/simulate/a.ts', "import { readSync } from 'node:fs';"],
       ['src/simulate/b.ts', "import { parsePlans } from '../config/plans.ts';"],
+    ],
+    'the engine imports nothing but itself and types of model': [
+      ['src/engine/a.ts', "import { WINDOWS } from '../model/values.ts';"],
+      ['src/engine/b.ts', "import { readSync } from 'node:fs';"],
     ],
     'a store loads only itself, the interfaces that it implements, the decision and the history of admit, io/deadlines.ts, io/resolver.ts and failure.ts':
       [

@@ -1,22 +1,15 @@
+import { chargeOf, isPresent, roomOf } from '../engine/charging.ts';
+import { presentCount } from '../engine/counting.ts';
+import { UNSEEN } from '../engine/decide.ts';
+import { banLengthMs } from '../engine/refusing.ts';
+import type { AccountState, Amounts, Outcome } from '../engine/types.ts';
 import { RecentlyUsed } from '../io/recently-used.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountIds, accountIdsOf } from './account-id.ts';
-import {
-  type AccountState,
-  type Amounts,
-  banInForce,
-  banLengthMs,
-  chargeOf,
-  costExceedsLimit,
-  decide,
-  exceedsLimit,
-  type Outcome,
-  roomOf,
-  UNSEEN,
-} from './decide.ts';
+import { banInForce, costExceedsLimit, decide, exceedsLimit } from './decision.ts';
 import type { Allowance, Budgets } from './plan.ts';
 import { type Banned, type Refused, sameAmounts, verdictOf } from './verdict.ts';
-import { isPresent, presentCount, type WindowLimit, withTopUps } from './windows.ts';
+import { limitAt, type WindowLimit, withTopUps } from './windows.ts';
 
 interface AccountCacheOptions {
   /** Maximum consumers whose last known state is kept. */
@@ -239,7 +232,7 @@ export class AccountCache {
     cost: number,
     amounts: Amounts | undefined,
   ): boolean {
-    if (own.state.ban !== null || allowance.bans === null || exceedsLimit(allowance, cost, amounts)) return true;
+    if (own.state.ban !== undefined || allowance.bans === null || exceedsLimit(allowance, cost, amounts)) return true;
     if (allowance.budgets.length === 1) return false;
     return idsOf(own, consumerId, allowance).some((id) => this.#current(id)?.state.ban);
   }
@@ -273,8 +266,8 @@ function later({ windows, strikes, ban, topUps }: AccountState, aheadMs: number)
   });
   return {
     windows: Object.fromEntries(moved),
-    strikes: strikes.count === 0 ? strikes : { ...strikes, endsAtMs: strikes.endsAtMs + aheadMs },
-    ban: ban === null ? null : { ...ban, untilMs: ban.untilMs + aheadMs },
+    strikes: strikes && { ...strikes, endsAtMs: strikes.endsAtMs + aheadMs },
+    ban: ban && { ...ban, untilMs: ban.untilMs + aheadMs },
     ...(topUps === undefined ? {} : { topUps }),
   };
 }
@@ -326,8 +319,9 @@ function hasNoRoom({ windows }: AccountState, limits: readonly WindowLimit[], co
   for (const limit of limits) {
     const open = windows[limit.window];
     if (open === undefined || limit.limit - open.used >= cost) continue;
-    if (isPresent(open, limit, nowMs)) return true;
-    const { count } = presentCount(open, limit, nowMs);
+    const present = limitAt(limit, nowMs);
+    if (isPresent(open, present, nowMs)) return true;
+    const { count } = presentCount(open, present, nowMs);
     if (count !== undefined && limit.limit - count.used < cost) return true;
   }
   return false;

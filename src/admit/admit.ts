@@ -1,10 +1,11 @@
+import type { Amounts } from '../engine/types.ts';
 import { afterReading } from '../io/after-reading.ts';
 import type { WindowName } from '../model/values.ts';
 import { AccountCache } from './account-cache.ts';
 import { accountIdsOf } from './account-id.ts';
 import { type AdmissionListener, type Batch, belongsTo, isAlike, join, type Wanted } from './batch.ts';
-import { type Amounts, decide } from './decide.ts';
 import type { LocalCount, OnFailure } from './decide-locally.ts';
+import { decide } from './decision.ts';
 import { DecisionDispatcher } from './decision-dispatcher.ts';
 import { InFlightCounts } from './in-flight.ts';
 import { Leases, type RecallFeed } from './leases.ts';

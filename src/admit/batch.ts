@@ -1,7 +1,7 @@
+import type { Amounts } from '../engine/types.ts';
 import { throwLater } from '../io/after-reading.ts';
 import type { ReplyDeadline } from '../io/deadlines.ts';
 import type { AccountIds } from './account-id.ts';
-import type { Amounts } from './decide.ts';
 import type { Allowance } from './plan.ts';
 import { type Admission, sameAmounts } from './verdict.ts';
 

@@ -1,6 +1,7 @@
+import type { Amounts } from '../engine/types.ts';
 import type { AccountCache } from './account-cache.ts';
 import { accountIdsOf } from './account-id.ts';
-import { type Amounts, accountsAfter, banInForce, decide } from './decide.ts';
+import { accountsAfter, banInForce, decide } from './decision.ts';
 import type { InFlightCounts } from './in-flight.ts';
 import type { Allowance } from './plan.ts';
 import type { UsageBacklog } from './usage-backlog.ts';

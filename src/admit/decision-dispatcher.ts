@@ -1,7 +1,7 @@
+import type { Amounts, Outcome } from '../engine/types.ts';
 import { ReplyDeadlines } from '../io/deadlines.ts';
 import type { AccountCache } from './account-cache.ts';
 import { answer, type Batch, isAlike, join } from './batch.ts';
-import type { Amounts, Outcome } from './decide.ts';
 import { decideLocally, type LocalCount, type OnFailure } from './decide-locally.ts';
 import type { InFlightCounts } from './in-flight.ts';
 import { LeaseWaits } from './lease-waits.ts';

@@ -1,9 +1,10 @@
+import { MAX_LEASE_MS } from '../engine/leasing.ts';
+import type { Accounts, LeaseTerms, Outcome, ReturnedLease } from '../engine/types.ts';
+import type { WindowName } from '../model/values.ts';
 import { type AccountIds, accountIdsOf, ownerIdOf } from './account-id.ts';
-import type { AccountState, Accounts, Outcome } from './decide.ts';
-import { type LeaseTerms, MAX_LEASE_MS, type ReturnedLease } from './lease.ts';
+import { settledWindows } from './decision.ts';
 import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
 import type { Allowance } from './plan.ts';
-import { settledWindows } from './settle.ts';
 import { type Admitted, verdictFromLease } from './verdict.ts';
 
 /** Notifies of accounts for which a request waits until gateways have returned what they do not use. */
@@ -309,7 +310,7 @@ function mostCounted(before: Accounts, after: Accounts): number {
   let most = 0;
   for (const [i, { windows }] of after.entries()) {
     for (const [window, { used }] of Object.entries(windows)) {
-      most = Math.max(most, used - (before[i]!.windows[window as keyof AccountState['windows']]?.used ?? 0));
+      most = Math.max(most, used - (before[i]!.windows[window as WindowName]?.used ?? 0));
     }
   }
   return most;

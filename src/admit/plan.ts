@@ -1,3 +1,4 @@
+import { WINDOW_MS } from '../engine/counting.ts';
 import {
   type BanRule,
   type Limits,
@@ -9,7 +10,7 @@ import {
   type WindowForms,
 } from '../model/plan.ts';
 import { WINDOWS, type WindowName } from '../model/values.ts';
-import { WINDOW_MS, type WindowLimit, windowLimit } from './windows.ts';
+import { type WindowLimit, windowLimit } from './windows.ts';
 
 /**
  * A set of groups and units is a number with a bit for each group, then this one: the request belongs to some group by one reading of its

@@ -1,10 +1,13 @@
+import { chargeOf } from '../engine/charging.ts';
+import { countIn, presentCount } from '../engine/counting.ts';
+import type { AccountState, Limit, Outcome } from '../engine/types.ts';
+import type { WindowCount } from '../model/account.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountIds, historiesOf, inUnit } from './account-id.ts';
-import { type AccountState, chargeOf, type Outcome } from './decide.ts';
 import { hourOf } from './history.ts';
 import type { DeferredUsage, DeferredWindow, ReconciledUsage, UsageReconciler } from './ledger.ts';
 import type { Allowance } from './plan.ts';
-import { countIn, presentCount, type WindowCount, type WindowLimit } from './windows.ts';
+import { limitAt, type WindowLimit } from './windows.ts';
 
 interface UsageBacklogOptions {
   readonly reconciler: UsageReconciler;
@@ -147,7 +150,13 @@ export class UsageBacklog {
         const endMs = Math.min(endsAtMs + shiftMs, owed.slices === undefined && open ? open.endsAtMs : Infinity);
         if (endMs <= nowMs) continue;
         if (owed.slices === undefined) windows[window] = { used: (open?.used ?? 0) + spent, endsAtMs: endMs };
-        else windows[window] = countIn(presentCount(open, asLimit(owed), nowMs).count, asLimit(owed), nowMs, spent);
+        else
+          windows[window] = countIn(
+            presentCount(open, asLimit(owed, nowMs), nowMs).count,
+            asLimit(owed, nowMs),
+            nowMs,
+            spent,
+          );
       }
     }
     return { ...state, windows };
@@ -264,10 +273,11 @@ export class UsageBacklog {
   #mergeSlices(known: DeferredWindow, added: DeferredWindow): DeferredWindow {
     const [earlier, later] = known.endsAtMs <= added.endsAtMs ? [known, added] : [added, known];
     const atMs = lastBeganAtMs(later);
-    const { count } = presentCount(asCount(earlier), asLimit(later), atMs);
+    const limit = asLimit(later, atMs);
+    const { count } = presentCount(asCount(earlier), limit, atMs);
     const gone = earlier.spent - (count?.used ?? 0);
     if (gone > 0) this.#report({ ...earlier, spent: gone }, { kind: 'added', added: [] });
-    return deferredSlices(asLimit(later), countIn(count, asLimit(later), atMs, later.spent));
+    return deferredSlices(later, countIn(count, limit, atMs, later.spent));
   }
 
   #dropOldest(): void {
@@ -312,21 +322,25 @@ function deferredWindows(
     const { window, lengthMs, slices, calendar } = limit;
     const own = { window, lengthMs, ...(calendar === undefined ? {} : { calendar }) };
     if (slices === undefined) windows.push({ ...own, spent, endsAtMs: open.endsAtMs });
-    else windows.push(deferredSlices(limit, countIn(undefined, limit, nowMs, spent)));
+    else windows.push(deferredSlices(limit, countIn(undefined, limitAt(limit, nowMs), nowMs, spent)));
   }
   return windows;
 }
 
-/** The window of some deferred usage. */
-function asLimit(owed: Omit<DeferredWindow, 'spent' | 'endsAtMs'>): WindowLimit {
-  return { ...owed, limit: 0 };
+/** The window of some deferred usage, as the engine counts it. */
+function asLimit({ window, lengthMs, slices, calendar }: DeferredWindow, nowMs: number): Limit {
+  const limit = { window, lengthMs, limit: 0, ...(slices === undefined ? {} : { slices }) };
+  return limitAt(calendar === undefined ? limit : { ...limit, calendar }, nowMs);
 }
 
 function asCount({ spent, endsAtMs, parts }: DeferredWindow): WindowCount {
   return { used: spent, endsAtMs, ...(parts === undefined ? {} : { slices: parts }) };
 }
 
-function deferredSlices({ window, lengthMs, slices }: WindowLimit, { used, endsAtMs, slices: parts }: WindowCount) {
+function deferredSlices(
+  { window, lengthMs, slices }: Omit<WindowLimit, 'limit'>,
+  { used, endsAtMs, slices: parts }: WindowCount,
+) {
   return { window, lengthMs, slices: slices!, spent: used, endsAtMs, parts: parts! };
 }
 

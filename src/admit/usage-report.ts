@@ -1,7 +1,9 @@
+import { endIfOpened, nextEndMs } from '../engine/counting.ts';
+import type { AccountState, Outcome } from '../engine/types.ts';
 import { WINDOWS } from '../model/values.ts';
-import { type AccountState, banInForce, type Outcome } from './decide.ts';
+import { banInForce } from './decision.ts';
 import type { Allowance, Budget } from './plan.ts';
-import { endIfOpened, nextEndMs, withTopUps } from './windows.ts';
+import { limitAt, withTopUps } from './windows.ts';
 
 export interface UsageReport extends ReportedState {
   readonly id: string;
@@ -46,7 +48,7 @@ function stateOf(allowance: Allowance, outcome: Outcome): ReportedState {
   const ban = banInForce(accounts, nowMs);
   return {
     windows: Object.assign({}, ...windows),
-    strikes: accounts[bansIn]!.strikes.count,
+    strikes: accounts[bansIn]!.strikes?.count ?? 0,
     ban: ban === null ? null : { number: ban.number, until: Math.ceil(ban.untilMs / 1000) },
     ...inFlightOf(allowance, outcome),
   };
@@ -63,7 +65,7 @@ function windowsOf(
     const { window, limit } = of;
     const open = windows[window];
     const used = open?.used ?? 0;
-    const resetAtMs = open === undefined ? endIfOpened(of, nowMs) : nextEndMs(open, window);
+    const resetAtMs = open === undefined ? endIfOpened(limitAt(of, nowMs), nowMs) : nextEndMs(open, of.lengthMs);
     found.set(window, { limit, used, remaining: Math.max(limit - used, 0), resetAt: Math.ceil(resetAtMs / 1000) });
   }
   for (const { window } of unlimited) {
@@ -77,7 +79,7 @@ function windowsOf(
 function inFlightOf({ budgets }: Allowance, { inFlight }: Outcome): Pick<ReportedState, 'inFlight'> {
   if (inFlight === undefined) return {};
   const bounded = budgets.flatMap(({ prefix, inFlight: limit }, i) => {
-    return limit === undefined ? [] : [[`${prefix}in-flight`, { limit, used: inFlight[i] ?? 0 }] as const];
+    return limit === undefined ? [] : [[`${prefix}in-flight`, { limit, used: Math.max(inFlight[i] ?? 0, 0) }] as const];
   });
   return { inFlight: Object.fromEntries(bounded) };
 }

@@ -1,17 +1,11 @@
+import { chargeOf, roomOf } from '../engine/charging.ts';
+import { endIfOpened, fitsAtMs, nextEndMs, WINDOW_MS } from '../engine/counting.ts';
+import type { Accounts, Amounts, Outcome } from '../engine/types.ts';
+import type { Ban } from '../model/account.ts';
 import { type LimitName, type WindowName, windowOf } from '../model/values.ts';
-import {
-  type Accounts,
-  type Amounts,
-  type Ban,
-  banInForce,
-  chargeOf,
-  nameOfBan,
-  type Outcome,
-  roomOf,
-} from './decide.ts';
+import { banInForce, nameOfBan, type SettledWindow, settledWindows } from './decision.ts';
 import { type Allowance, type Budget, withAllBudgets } from './plan.ts';
-import { type SettledWindow, settledWindows } from './settle.ts';
-import { endIfOpened, fitsAtMs, nextEndMs, WINDOW_MS, withTopUps } from './windows.ts';
+import { limitAt, withTopUps } from './windows.ts';
 
 /** The result of admission for one request. */
 export type Admission =
@@ -52,8 +46,8 @@ interface Decision {
   readonly cost: number;
   /** The counted windows of each budget, the consumer's own first, and of each the shortest first. */
   readonly standings: readonly WindowBudget[];
-  /** The requests in flight of each budget, null without such a limit; null if none has one. */
-  readonly inFlight: readonly (number | null)[] | null;
+  /** The requests in flight of each budget, -1 without such a limit; null if none has one. */
+  readonly inFlight: readonly number[] | null;
   /** The window that the X-RateLimit fields describe; null if none is counted. */
   readonly binding: WindowBudget | null;
 }
@@ -173,7 +167,7 @@ function strikeOf(
   if (bans === null) return null;
   if (imposesBan === true) return index <= bannedFrom ? Math.max(bans.after - (bannedFrom - index), 1) : null;
   if (index >= bannedFrom || neverFits(standings)) return null;
-  const number = accounts[bansIn]!.strikes.count - (n - 1 - index);
+  const number = (accounts[bansIn]!.strikes?.count ?? 0) - (n - 1 - index);
   return number >= 1 ? number : null;
 }
 
@@ -260,8 +254,8 @@ function standingsOf(
       const used = open === undefined ? 0 : open.used - requestsAfter * charge - ahead;
       const remaining = Math.max(limit - used, 0);
       let resetAtMs: number;
-      if (open === undefined) resetAtMs = endIfOpened(one, nowMs);
-      else resetAtMs = isRefused && remaining < needed ? fitsAtMs(open, one, needed) : nextEndMs(open, window);
+      if (open === undefined) resetAtMs = endIfOpened(limitAt(one, nowMs), nowMs);
+      else resetAtMs = isRefused && remaining < needed ? fitsAtMs(open, one, needed) : nextEndMs(open, lengthMs);
       standings[next++] = { window, name, lengthMs, limit, unit, needed, used, remaining, resetAtMs };
     }
   }
@@ -289,7 +283,7 @@ function fewest(standings: readonly WindowBudget[]): WindowBudget | null {
 }
 
 /** Among several limits that refuse, the smallest is reported. */
-function crowded(decision: Decision, inFlight: readonly (number | null)[]): Crowded {
+function crowded(decision: Decision, inFlight: readonly number[]): Crowded {
   const full = decision.allowance.budgets.flatMap(({ inFlight: limit, scope }, i) => {
     return limit === undefined || (inFlight[i] ?? 0) < limit ? [] : [{ limit, scope }];
   });

@@ -1,7 +1,7 @@
-import type { Amounts } from '../admit/decide.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { Banned, Refused, Verdict, WindowBudget } from '../admit/verdict.ts';
 import type { WindowLimit } from '../admit/windows.ts';
+import type { Amounts } from '../engine/types.ts';
 import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Consumer } from '../identify/identify.ts';

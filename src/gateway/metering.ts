@@ -1,5 +1,5 @@
-import type { Amounts } from '../admit/decide.ts';
 import type { Allowance } from '../admit/plan.ts';
+import type { Amounts } from '../engine/types.ts';
 import { type FieldValues, fieldValues, valuesOf } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import { AnswerReader, type StartDecoding } from '../meter/answer-reader.ts';

@@ -1,5 +1,5 @@
 import { partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
-import { banInForce, decide, type Outcome } from '../admit/decide.ts';
+import { banInForce, decide } from '../admit/decision.ts';
 import type { Step } from '../admit/history.ts';
 import { type HistoryReport, historyIn, historyReport, readHistories } from '../admit/history-report.ts';
 import type { HistoryStore, ReadHistory } from '../admit/history-store.ts';
@@ -7,6 +7,7 @@ import type { Ledger } from '../admit/ledger.ts';
 import type { Allowance } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { type Verdict, verdictOf, verdictOnBudgets } from '../admit/verdict.ts';
+import type { Outcome } from '../engine/types.ts';
 import { type UnreadableIdentity, unreadable } from '../identify/record-store.ts';
 import { ReplyDeadlines } from '../io/deadlines.ts';
 import { RecentlyUsed } from '../io/recently-used.ts';
@@ -153,8 +154,7 @@ export class Usage {
     if (answer === null || 'kind' in answer) return answer;
     const { nowMs, accounts } = answer.outcome;
     const sinceMs = Math.floor(this.#options.monotonicMs() - answer.answeredAtMs);
-    const inFlight = answer.outcome.inFlight?.map((count) => count ?? 0);
-    const present = decide(accounts, allowance, nowMs + sinceMs, 1, 0, inFlight);
+    const present = decide(accounts, allowance, nowMs + sinceMs, 1, 0, answer.outcome.inFlight);
     // The reading may be from another allowance, before a reload or for a token with another plan, and so have a shadow
     // that no longer exists.
     const shadow = allowance.shadow === undefined ? null : answer.shadow;

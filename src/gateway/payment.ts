@@ -1,6 +1,6 @@
 import { shadowIdOf } from '../admit/account-id.ts';
-import type { Amounts } from '../admit/decide.ts';
 import type { Admission, Admitted, Verdict } from '../admit/verdict.ts';
+import type { Amounts } from '../engine/types.ts';
 import { isClientBodyError } from '../forward/faults.ts';
 import type { ConsumerShare } from '../forward/upstream/upstream.ts';
 import type { Head } from '../http1/request-head.ts';

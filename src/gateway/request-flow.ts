@@ -1,5 +1,5 @@
 import type { AdmissionListener } from '../admit/batch.ts';
-import { ALL_UNSEEN } from '../admit/decide.ts';
+import { ALL_UNSEEN } from '../admit/decision.ts';
 import type { Allowance } from '../admit/plan.ts';
 import { type Admission, type Admitted, type Verdict, verdictOnBudgets } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';

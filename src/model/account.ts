@@ -67,15 +67,15 @@ const topUpNote = z.object({
   reason: z.string(),
 });
 
-/** The counters, strikes and ban of one account. Windows that are not open are absent. */
+/** One account as the embedded store keeps it (`AccountState` of the engine). Windows that are not open are absent. */
 export type StoredAccount = DeepReadonly<z.output<typeof account>>;
 export const account = z.object({
   windows: z.partialRecord(window, windowCount),
-  /** Refusals that count towards a ban. The count starts from 0 again at `endsAtMs`. */
+  /** 0 if there are none. */
   strikes: z.object({ count, endsAtMs: moment }),
   ban: ban.nullable(),
   /** What operators have added to limits; left out if nothing is in force. */
   topUps: z.partialRecord(window, topUp).exactOptional(),
-  /** What those sums are made of, for operators. A decision leaves it out, and `accountsAfter` keeps it. */
+  /** What those sums are made of, for operators. */
   topUpNotes: z.array(topUpNote).exactOptional(),
 });

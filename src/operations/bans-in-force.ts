@@ -1,10 +1,11 @@
 import { accountsOf, isShadowId, partsOfAccount } from '../admit/account-id.ts';
-import { type Ban, banInForce, nameOfBan } from '../admit/decide.ts';
+import { banInForce, nameOfBan } from '../admit/decision.ts';
 import { type BanInForce, type Durability, type FoundBan, foreignAccount } from '../admit/ledger.ts';
 import { plainAllowance } from '../admit/plan.ts';
 import { windowLimit } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 import type { KeyStore } from '../identify/record-store.ts';
+import type { Ban } from '../model/account.ts';
 import { MAX_LIMIT } from '../model/plan.ts';
 import { isCustomerId, isKeyId, isReadable, type Listed, orUnreadable, UnreadableRecord } from '../model/record.ts';
 import { WINDOWS } from '../model/values.ts';

@@ -1,8 +1,10 @@
 import { z } from 'zod';
-import { banLengthMs, type Outcome } from '../admit/decide.ts';
 import type { Allowance } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
-import { formOf, type ToppedUpLimit, type TopUpNote, withTopUps } from '../admit/windows.ts';
+import { formOf, type ToppedUpLimit, withTopUps } from '../admit/windows.ts';
+import { banLengthMs } from '../engine/refusing.ts';
+import type { Outcome } from '../engine/types.ts';
+import type { TopUpNote } from '../model/account.ts';
 import { formText, limit, type Plan } from '../model/plan.ts';
 import { count, type DeepReadonly, type LimitName, windowOf } from '../model/values.ts';
 import { standingBan, topUpId, unixSeconds } from './operation-values.ts';

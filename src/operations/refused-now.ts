@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { isShadowId, partsOfAccount } from '../admit/account-id.ts';
-import { banInForce, decide, nameOfBan, type Outcome } from '../admit/decide.ts';
+import { banInForce, decide, nameOfBan } from '../admit/decision.ts';
 import type { HistoryStore, RefusedConsumer } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
 import { type Allowance, plainAllowance } from '../admit/plan.ts';
 import { verdictOf } from '../admit/verdict.ts';
+import type { Outcome } from '../engine/types.ts';
 import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
 import type { Plans } from '../model/plan.ts';
 import { UnreadableRecord } from '../model/record.ts';
@@ -149,7 +150,7 @@ export function presentRefusal(
   if (ban !== null) {
     return { state: 'banned', window: nameOfBan(ban), until: secondsOf(ban.untilMs), ban: ban.number };
   }
-  const unbanned = accounts.map((state) => ({ ...state, ban: null }));
+  const unbanned = accounts.map((state) => ({ ...state, ban: undefined }));
   const unit = allowance.budgets.find(({ limits }) => limits.some(({ name }) => name === last.window))?.unit;
   const [cost, amounts] = unit === undefined ? [last.cost, undefined] : [1, { [unit]: last.cost }];
   const asked = decide(unbanned, { ...allowance, bans: null }, nowMs, cost, 1, undefined, amounts);

@@ -1,5 +1,5 @@
 import { accountIdOf } from '../admit/account-id.ts';
-import { roomOf } from '../admit/decide.ts';
+import { roomOf } from '../engine/charging.ts';
 import { Failure } from '../failure.ts';
 import { isLimitName } from '../model/values.ts';
 import { LogLine, type RecordedUnit } from './log-line.ts';

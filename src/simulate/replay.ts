@@ -1,15 +1,7 @@
 import { partsOfAccount } from '../admit/account-id.ts';
-import {
-  type AccountState,
-  ALL_UNSEEN,
-  type Amounts,
-  accountsAfter,
-  decide,
-  exceedsLimit,
-  type Outcome,
-} from '../admit/decide.ts';
+import { ALL_UNSEEN, accountsAfter, decide, exceedsLimit, settled, settledWindows } from '../admit/decision.ts';
 import { type Allowance, bitOfUnit, unitNamesOf, withBudgets } from '../admit/plan.ts';
-import { settled, settledWindows } from '../admit/settle.ts';
+import type { AccountState, Amounts, Outcome } from '../engine/types.ts';
 import type { Limits, Plans } from '../model/plan.ts';
 import { type CarriedOver, carryOver } from './carried-limits.ts';
 import { ADMITTED, REFUSED } from './log-line.ts';

@@ -1,7 +1,8 @@
 import { accountIdOfBudget } from '../admit/account-id.ts';
-import { type AccountState, type Accounts as AccountStates, type Ban, NO_STRIKES } from '../admit/decide.ts';
 import type { Allowance, Budget } from '../admit/plan.ts';
-import type { SliceCounts, WindowCount, WindowLimit } from '../admit/windows.ts';
+import type { WindowLimit } from '../admit/windows.ts';
+import type { AccountState, Accounts as AccountStates } from '../engine/types.ts';
+import type { Ban, SliceCounts, WindowCount } from '../model/account.ts';
 import { WINDOWS, type WindowName } from '../model/values.ts';
 
 /**
@@ -88,16 +89,13 @@ export class Accounts {
       windows[window] = { used: column!.used[account]!, endsAtMs, ...(slices === undefined ? {} : { slices }) };
     }
     const count = this.#strikes[account]!;
-    return {
-      windows,
-      strikes: count === 0 ? NO_STRIKES : { count, endsAtMs: this.#strikesEndAtMs[account]! },
-      ban: this.#banOf(account),
-    };
+    const strikes = count === 0 ? undefined : { count, endsAtMs: this.#strikesEndAtMs[account]! };
+    return { windows, strikes, ban: this.#banOf(account) };
   }
 
-  #banOf(account: number): Ban | null {
+  #banOf(account: number): Ban | undefined {
     const number = this.#banNumber[account]!;
-    if (number === 0) return null;
+    if (number === 0) return undefined;
     const ban = { number, untilMs: this.#banUntilMs[account]!, window: WINDOWS[this.#banWindow[account]!]! };
     const budget = this.#banBudgets.get(account);
     return budget === undefined ? ban : { ...ban, budget };
@@ -116,11 +114,11 @@ export class Accounts {
       this.#windows[window].used[account] = open?.used ?? 0;
       this.#windows[window].endsAtMs[account] = open?.endsAtMs ?? 0;
     }
-    this.#strikes[account] = strikes.count;
-    this.#strikesEndAtMs[account] = strikes.endsAtMs;
+    this.#strikes[account] = strikes?.count ?? 0;
+    this.#strikesEndAtMs[account] = strikes?.endsAtMs ?? 0;
     this.#banNumber[account] = ban?.number ?? 0;
     this.#banUntilMs[account] = ban?.untilMs ?? 0;
-    if (ban !== null) this.#banWindow[account] = WINDOWS.indexOf(ban.window);
+    if (ban !== undefined) this.#banWindow[account] = WINDOWS.indexOf(ban.window);
     if (ban?.budget === undefined) this.#banBudgets.delete(account);
     else this.#banBudgets.set(account, ban.budget);
   }

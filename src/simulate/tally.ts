@@ -1,4 +1,4 @@
-import type { Outcome } from '../admit/decide.ts';
+import type { Outcome } from '../engine/types.ts';
 import { DECIDED_JUDGEMENTS } from '../model/refusal.ts';
 import { ADMITTED, BANNED, REFUSED } from './log-line.ts';
 

@@ -1,4 +1,4 @@
-import { WINDOW_MS } from '../admit/windows.ts';
+import { WINDOW_MS } from '../engine/counting.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import type { Judgement, NearCandidate, TailedRequest, TailFilter } from '../model/refusal.ts';
 import { type LimitName, windowOf } from '../model/values.ts';

@@ -1,9 +1,11 @@
 import fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
 import { Admitter } from '../../src/admit/admit.ts';
-import { type AccountState, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decision.ts';
 import { type DecisionRequest, type Ledger, NothingDone } from '../../src/admit/ledger.ts';
 import type { Admission } from '../../src/admit/verdict.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState, Outcome } from '../../src/engine/types.ts';
 import { allowance } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
 

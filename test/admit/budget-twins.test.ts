@@ -3,8 +3,10 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { toppedUp } from '../../src/admit/account-changes.ts';
 import { accountIdOf, accountIdsOf } from '../../src/admit/account-id.ts';
-import { type AccountState, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
+import { accountsAfter, decide } from '../../src/admit/decision.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState } from '../../src/engine/types.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import type { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { type SharedStep, sharedHistories } from '../support/histories.ts';
@@ -89,7 +91,7 @@ class SharedHistory {
       // Redis keeps top-ups that have ended, and never reads them.
       const topUps = this.accounts.get(id)?.topUps;
       this.accounts.set(id, { ...after[at]!, ...(topUps === undefined ? {} : { topUps }) });
-      if (typeof expected.inFlight?.[at] !== 'number') continue;
+      if ((expected.inFlight?.[at] ?? -1) < 0) continue;
       const untilMs = this.#nowMs + TICKET_MS;
       this.#reported.set(`${process} ${id}`, { count: own[at]! + expected.admitted, untilMs });
       // The clock may be set back: what has ended stays so.

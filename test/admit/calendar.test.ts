@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Calendar } from '../../src/admit/calendar.ts';
-import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decision.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
 import type { CalendarForm } from '../../src/model/plan.ts';
 import { allowance } from '../support/allowance.ts';
 

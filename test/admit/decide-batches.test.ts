@@ -1,9 +1,13 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type AccountState, banLengthMs, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decision.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
-import { endIfOpened } from '../../src/admit/windows.ts';
+import { limitAt } from '../../src/admit/windows.ts';
+import { endIfOpened } from '../../src/engine/counting.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import { banLengthMs } from '../../src/engine/refusing.ts';
+import type { AccountState, Outcome } from '../../src/engine/types.ts';
 import type { WindowName } from '../../src/model/values.ts';
 import { histories, historiesOfOnePlan } from '../support/histories.ts';
 import { SEED, tries } from '../support/sample.ts';
@@ -72,14 +76,14 @@ test('however the clock is set, nothing lasts longer than its own length from th
           const before = state.windows[limit.window];
           const after = outcome.accounts[0].windows[limit.window];
           // The slices of a second have 83 or 84 ms.
-          const latestMs = endIfOpened(limit, nowMs) + (limit.slices === undefined ? 0 : 1);
+          const latestMs = endIfOpened(limitAt(limit, nowMs), nowMs) + (limit.slices === undefined ? 0 : 1);
           if (after !== undefined) expect(after.endsAtMs).toBeLessThanOrEqual(latestMs);
           if (before !== undefined && nowMs < before.endsAtMs && limit.slices === undefined) {
             const endsAtMs = Math.min(before.endsAtMs, latestMs);
             expect(after).toEqual({ used: before.used + outcome.admitted * cost, endsAtMs });
             if (endsAtMs < before.endsAtMs) setBack++;
           } else if (before === undefined && after !== undefined)
-            expect(after.endsAtMs).toBe(endIfOpened(limit, nowMs));
+            expect(after.endsAtMs).toBe(endIfOpened(limitAt(limit, nowMs), nowMs));
         }
         holdToTheRule(state, outcome, plan);
         state = outcome.accounts[0];
@@ -95,14 +99,14 @@ function holdToTheRule(before: AccountState, outcome: Outcome, plan: Allowance):
   if (plan.bans === null) return;
   const { nowMs, n, admitted, bannedFrom, accounts } = outcome;
   const { ban, strikes } = accounts[0];
-  if (ban !== null && n > 0) expect(ban.untilMs - nowMs).toBeLessThanOrEqual(banLengthMs(plan.bans, ban.number));
-  if (before.ban !== null && nowMs < before.ban.untilMs) {
+  if (ban !== undefined && n > 0) expect(ban.untilMs - nowMs).toBeLessThanOrEqual(banLengthMs(plan.bans, ban.number));
+  if (before.ban !== undefined && nowMs < before.ban.untilMs) {
     expect(ban).toMatchObject({ number: before.ban.number, window: before.ban.window });
     const latestMs = n === 0 ? before.ban.untilMs : nowMs + banLengthMs(plan.bans, before.ban.number);
     expect(ban?.untilMs).toBe(Math.min(before.ban.untilMs, latestMs));
     expect({ admitted, bannedFrom }).toEqual({ admitted: 0, bannedFrom: 0 });
   }
-  if (strikes.count > 0) expect(strikes.endsAtMs - nowMs).toBeLessThanOrEqual(plan.bans.withinMs);
+  if (strikes !== undefined) expect(strikes.endsAtMs - nowMs).toBeLessThanOrEqual(plan.bans.withinMs);
 }
 
 test('however the clock is set, strikes are over when a window that refused since the first of them is', () => {
@@ -114,12 +118,12 @@ test('however the clock is set, strikes are over when a window that refused sinc
       for (const { afterMs, plan, cost, n } of steps) {
         nowMs += afterMs;
         const present = decide([state], plan, nowMs, cost, 0).accounts[0];
-        if (present.strikes.count === 0) refusing = new Set();
+        if (present.strikes === undefined) refusing = new Set();
         for (const window of refusing) {
-          expect(present.strikes.endsAtMs).toBeLessThanOrEqual(present.windows[window]?.endsAtMs ?? nowMs);
+          expect(present.strikes!.endsAtMs).toBeLessThanOrEqual(present.windows[window]?.endsAtMs ?? nowMs);
         }
         [state] = decide([state], plan, nowMs, cost, n).accounts;
-        if (state.strikes.count > present.strikes.count) refusing.add(refusingLast(state, plan, cost));
+        if ((state.strikes?.count ?? 0) > (present.strikes?.count ?? 0)) refusing.add(refusingLast(state, plan, cost));
       }
     }),
     { seed: SEED, numRuns: tries(1_000, 10_000) },

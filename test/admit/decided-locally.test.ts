@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { AccountCache } from '../../src/admit/account-cache.ts';
-import { type AccountState, UNSEEN } from '../../src/admit/decide.ts';
 import { decideLocally, type OnFailure } from '../../src/admit/decide-locally.ts';
 import { InFlightCounts } from '../../src/admit/in-flight.ts';
 import type { UsageBacklog } from '../../src/admit/usage-backlog.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState } from '../../src/engine/types.ts';
 import { allowance } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_000;

@@ -1,6 +1,6 @@
-import { banned, resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
+import { resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
-import { type AccountState, decide, lift, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decision.ts';
 import type { RecallFeed } from '../../src/admit/leases.ts';
 import {
   type BanInForce,
@@ -13,8 +13,12 @@ import {
   type SettlementOutcome,
 } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import type { TopUp, TopUpNote, WindowLimit } from '../../src/admit/windows.ts';
+import type { WindowLimit } from '../../src/admit/windows.ts';
+import { banned, lift } from '../../src/engine/changes.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState, Outcome } from '../../src/engine/types.ts';
 import { Failure } from '../../src/failure.ts';
+import type { TopUp, TopUpNote } from '../../src/model/account.ts';
 import type { WindowName } from '../../src/model/values.ts';
 
 /**
@@ -105,7 +109,7 @@ export class FakeLedger implements Ledger {
 
   async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
     const { ban } = this.#of(fromAccountId);
-    if (ban !== null) this.#accounts.set(toAccountId, banned(this.#of(toAccountId), ban, this.nowMs));
+    if (ban !== undefined) this.#accounts.set(toAccountId, banned(this.#of(toAccountId), ban, this.nowMs));
   }
 
   async forget(consumerId: string): Promise<void> {
@@ -114,7 +118,7 @@ export class FakeLedger implements Ledger {
 
   async bans(): Promise<readonly BanInForce[]> {
     return [...this.#accounts].flatMap(([consumerId, { ban }]) =>
-      ban !== null && this.nowMs < ban.untilMs ? [{ consumerId, ban }] : [],
+      ban !== undefined && this.nowMs < ban.untilMs ? [{ consumerId, ban }] : [],
     );
   }
 

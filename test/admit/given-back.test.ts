@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { countIn, givenBack, placeOf, presentCount, type WindowCount, windowLimit } from '../../src/admit/windows.ts';
+import { limitAt, windowLimit } from '../../src/admit/windows.ts';
+import { countIn, givenBack, placeOf, presentCount } from '../../src/engine/counting.ts';
+import type { WindowCount } from '../../src/model/account.ts';
 
 const T0 = 1_800_000_000_000;
 const forms = [{}, { slices: 4 }, { slices: 7 }, { slices: 30 }, { calendar: { unit: 'day', zone: 'UTC' } }] as const;
@@ -33,14 +35,14 @@ test.each(forms)('what is given back was counted, and counts no longer: as if it
       const netOf = new Map<number, number>();
       let count: WindowCount | undefined;
       for (const { atMs: nowMs, spent, id, isBack } of events) {
-        count = presentCount(count, of, nowMs).count;
+        count = presentCount(count, limitAt(of, nowMs), nowMs).count;
         if (!isBack) {
-          count = countIn(count, of, nowMs, spent);
+          count = countIn(count, limitAt(of, nowMs), nowMs, spent);
           places.set(id, placeOf(count));
           netOf.set(id, spent);
         } else if (count !== undefined) {
           const before = count.used;
-          count = givenBack(count, of, places.get(id)!, spent);
+          count = givenBack(count, limitAt(of, nowMs), places.get(id)!, spent);
           const gone = before - (count?.used ?? 0);
           // All of it or nothing: nothing once its window, or its slice, is over.
           expect([0, spent]).toContain(gone);
@@ -50,7 +52,7 @@ test.each(forms)('what is given back was counted, and counts no longer: as if it
       }
       const endMs = events.at(-1)!.atMs;
       const open = [...netOf].filter(([id]) => places.get(id)! > endMs).reduce((sum, [, net]) => sum + net, 0);
-      expect(presentCount(count, of, endMs).count?.used ?? 0).toBe(open);
+      expect(presentCount(count, limitAt(of, endMs), endMs).count?.used ?? 0).toBe(open);
     }),
   );
 });

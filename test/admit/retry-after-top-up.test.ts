@@ -1,9 +1,11 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { toppedUp } from '../../src/admit/account-changes.ts';
-import { type AccountState, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
+import { accountsAfter, decide } from '../../src/admit/decision.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState } from '../../src/engine/types.ts';
 import { allowance, withOwn } from '../support/allowance.ts';
 
 test('whoever waits for Retry-After is admitted, also if a top-up ends meanwhile', () => {

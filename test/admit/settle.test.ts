@@ -1,7 +1,10 @@
 import { expect, test } from 'vitest';
-import { type AccountState, UNSEEN } from '../../src/admit/decide.ts';
-import { settled, settledWindows } from '../../src/admit/settle.ts';
-import { placeOf, slicedCount, type WindowCount, type WindowLimit, windowLimit } from '../../src/admit/windows.ts';
+import { settled, settledWindows } from '../../src/admit/decision.ts';
+import { type WindowLimit, windowLimit } from '../../src/admit/windows.ts';
+import { placeOf, slicedCount } from '../../src/engine/counting.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState } from '../../src/engine/types.ts';
+import type { WindowCount } from '../../src/model/account.ts';
 
 const T0 = 1_800_000_000_000;
 const minute = windowLimit('minute', 10);

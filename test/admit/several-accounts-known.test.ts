@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { AccountCache } from '../../src/admit/account-cache.ts';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
-import { decide } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decision.ts';
 import { type Allowance, allowanceOf, withBudgets } from '../../src/admit/plan.ts';
 import type { Plan } from '../../src/model/plan.ts';
 

@@ -1,10 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type AccountState, accountsAfter, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
+import { accountsAfter, decide } from '../../src/admit/decision.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import type { Refused } from '../../src/admit/verdict.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
-import { WINDOW_MS } from '../../src/admit/windows.ts';
+import { WINDOW_MS } from '../../src/engine/counting.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState, Outcome } from '../../src/engine/types.ts';
 import { allowance, withOwn } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_123;
@@ -89,7 +91,7 @@ describe('a sliding window', () => {
           if (limits.some(({ limit }) => limit < cost)) continue;
           const outcome = decide([state], plan, nowMs, cost, 1);
           state = outcome.accounts[0];
-          expect(state.ban).toBe(null);
+          expect(state.ban).toBeUndefined();
           if (outcome.admitted === 0) nowMs = retryAt(outcome, plan, 0);
         }
       }),

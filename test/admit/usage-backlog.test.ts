@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
 import type { AdmitterOptions } from '../../src/admit/admit.ts';
-import { UNSEEN } from '../../src/admit/decide.ts';
 import { hourOf } from '../../src/admit/history.ts';
 import { type DeferredUsage, NothingDone, type ReconciledUsage } from '../../src/admit/ledger.ts';
 import { budgetOf } from '../../src/admit/plan.ts';
 import { UsageBacklog } from '../../src/admit/usage-backlog.ts';
 import type { Admission } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
 import { Failure } from '../../src/failure.ts';
 import { allowance, alsoCharging } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';

@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest';
-import { type AccountState, decide, UNSEEN } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decision.ts';
 import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
 import { usageReport } from '../../src/admit/usage-report.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState } from '../../src/engine/types.ts';
 import { allowance, alsoCharging, withOwn } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_000;
@@ -85,14 +87,14 @@ test('strikes and bans of a customer are those of its account', () => {
 });
 
 test('what is in flight is reported by the name of its limit, where there is one', () => {
-  const inFlight = (of: Allowance, counts: readonly (number | null)[]) =>
+  const inFlight = (of: Allowance, counts: readonly number[]) =>
     usageReport('a', of, { ...present({}, of), inFlight: counts }, null).inFlight;
-  expect(inFlight(withOwn(CUSTOMERS, { inFlight: 3 }), [2, 5, null])).toEqual({
+  expect(inFlight(withOwn(CUSTOMERS, { inFlight: 3 }), [2, 5, -1])).toEqual({
     'in-flight': { limit: 3, used: 2 },
     'customer-in-flight': { limit: 9, used: 5 },
   });
-  expect(inFlight(CUSTOMERS, [null, 5, null])).toEqual({ 'customer-in-flight': { limit: 9, used: 5 } });
+  expect(inFlight(CUSTOMERS, [-1, 5, -1])).toEqual({ 'customer-in-flight': { limit: 9, used: 5 } });
   const bounded = withOwn(plan, { inFlight: 3 });
-  expect(inFlight(bounded, [null])).toEqual({ 'in-flight': { limit: 3, used: 0 } });
+  expect(inFlight(bounded, [-1])).toEqual({ 'in-flight': { limit: 3, used: 0 } });
   expect(usageReport('a', bounded, present({}), null)).not.toHaveProperty('inFlight');
 });

@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { type AccountState, decide, type Outcome, UNSEEN } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decision.ts';
 import { type Allowance, type Budget, budgetOf } from '../../src/admit/plan.ts';
 import { sameAmounts, type Verdict, verdictOf, verdictOnBudgets, verdictsOf } from '../../src/admit/verdict.ts';
-import { slicedCount } from '../../src/admit/windows.ts';
+import { slicedCount } from '../../src/engine/counting.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState, Outcome } from '../../src/engine/types.ts';
 import { allowance, alsoCharging, withOwn } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_000;
@@ -176,14 +178,14 @@ test('beside too many in flight a request is told the smallest limit that is rea
     budgetOf({ ...customer, inFlight: 2 }),
     budgetOf({ ...customer, unit: 'tokens' }),
   ]);
-  const crowded = (inFlight: readonly (number | null)[]) => {
+  const crowded = (inFlight: readonly number[]) => {
     const outcome = { ...decide([UNSEEN], of, T0, 1, 1), admitted: 0, isCrowded: true as const, inFlight };
     const found = verdictOf(outcome, of, 0);
     return found.kind === 'crowded' ? [found.limit, found.scope] : found.kind;
   };
-  expect(crowded([3, 1, null])).toEqual([3, 'key']);
-  expect(crowded([2, 2, null])).toEqual([2, 'customer']);
-  expect(crowded([4, 2, null])).toEqual([2, 'customer']);
+  expect(crowded([3, 1, -1])).toEqual([3, 'key']);
+  expect(crowded([2, 2, -1])).toEqual([2, 'customer']);
+  expect(crowded([4, 2, -1])).toEqual([2, 'customer']);
 });
 
 test.each([

@@ -1,27 +1,24 @@
 import { describe, expect, test } from 'vitest';
-import {
-  endIfOpened,
-  fitsAtMs,
-  isPresent,
-  presentCount,
-  slicedCount,
-  type ToppedUpLimit,
-  windowLimit,
-} from '../../src/admit/windows.ts';
+import { limitAt, windowLimit } from '../../src/admit/windows.ts';
+import { isPresent } from '../../src/engine/charging.ts';
+import { endIfOpened, fitsAtMs, presentCount, slicedCount } from '../../src/engine/counting.ts';
+import type { Limit } from '../../src/engine/types.ts';
 import { budgetOf, isLimitName, windowOf } from '../../src/model/values.ts';
 
 const T0 = 1_800_000_000_000;
 
+const present = (...of: Parameters<typeof windowLimit>) => limitAt(windowLimit(...of), T0);
+
 // A minute of 4 slices: the 8 leave at 75 s, the 6 at 90 s.
 const count = slicedCount({ per: 4, startsAtMs: T0, first: 0, counts: [8, 6] }, 60_000);
-const minute10 = windowLimit('minute', 10, { slices: 4 });
-const until = (seconds: number): ToppedUpLimit => ({
+const minute10 = present('minute', 10, { slices: 4 });
+const until = (seconds: number): Limit => ({
   ...minute10,
   limit: 15,
   topUp: { amount: 5, untilMs: T0 + seconds * 1_000 },
 });
 
-test.each<[string, ToppedUpLimit, number, number]>([
+test.each<[string, Limit, number, number]>([
   ['without a top-up when the slices that are in the way have left', minute10, 4, 75],
   ['without a top-up later if it costs more', minute10, 5, 90],
   ['with a top-up that outlasts the slice at its limit', until(75.001), 9, 75],
@@ -39,14 +36,14 @@ test.each<[string, ToppedUpLimit, number, number]>([
 });
 
 describe('a fixed window', () => {
-  const fixed = windowLimit('minute', 10);
+  const fixed = present('minute', 10);
   const endingIn = (ms: number) => ({ used: 3, endsAtMs: T0 + ms });
 
   test('is present until its end, unless it lasts longer than its length', () => {
     expect([0, 1, 60_000, 60_001].map((ms) => isPresent(endingIn(ms), fixed, T0))).toEqual([false, true, true, false]);
     expect(isPresent(endingIn(1), minute10, T0)).toBe(false);
     expect(isPresent({ ...endingIn(1), slices: count.slices! }, fixed, T0)).toBe(false);
-    expect(isPresent(endingIn(1), windowLimit('month', 10), T0)).toBe(false);
+    expect(isPresent(endingIn(1), present('month', 10), T0)).toBe(false);
   });
 
   test('ends no later than one that opens now; the strikes move back with it', () => {
@@ -67,11 +64,10 @@ describe('a fixed window', () => {
 
 describe('a sliding window', () => {
   test('that opens now ends a slice later than its length', () => {
+    const february = Date.parse('2026-02-05T00:00:00Z');
     expect(endIfOpened(minute10, T0)).toBe(T0 + 75_000);
-    expect(endIfOpened(windowLimit('minute', 10), T0)).toBe(T0 + 60_000);
-    expect(endIfOpened(windowLimit('month', 10), Date.parse('2026-02-05T00:00:00Z'))).toBe(
-      Date.parse('2026-03-01T00:00:00Z'),
-    );
+    expect(endIfOpened(present('minute', 10), T0)).toBe(T0 + 60_000);
+    expect(endIfOpened(limitAt(windowLimit('month', 10), february), february)).toBe(Date.parse('2026-03-01T00:00:00Z'));
   });
 
   test('loses each slice at its moment', () => {
@@ -80,13 +76,13 @@ describe('a sliding window', () => {
   });
 
   test('becomes a fixed one that ends when its oldest slice leaves', () => {
-    const fixed = windowLimit('minute', 10);
+    const fixed = present('minute', 10);
     expect(presentCount(count, fixed, T0 + 20_000)).toEqual({ count: { used: 14, endsAtMs: T0 + 75_000 }, backMs: 0 });
     expect(presentCount(count, fixed, T0 + 90_000)).toEqual({ count: undefined, backMs: 0 });
   });
 
   test('of another number of slices becomes one slice, of what is left', () => {
-    const finer = windowLimit('minute', 10, { slices: 5 });
+    const finer = present('minute', 10, { slices: 5 });
     const slices = { per: 5, startsAtMs: T0 + 75_000, first: 0, counts: [6] };
     expect(presentCount(count, finer, T0 + 75_000).count).toEqual({ used: 6, endsAtMs: T0 + 147_000, slices });
     const later = slicedCount({ per: 4, startsAtMs: T0, first: 0, counts: [0, 2] }, 60_000);

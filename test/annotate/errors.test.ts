@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
-import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decision.ts';
 import { type Allowance, allowanceOf } from '../../src/admit/plan.ts';
 import { type Banned, type Refused, verdictOf } from '../../src/admit/verdict.ts';
 import * as errors from '../../src/annotate/errors.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
 import type { Limits, Plan } from '../../src/model/plan.ts';
 import { allowance } from '../support/allowance.ts';
 

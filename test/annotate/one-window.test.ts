@@ -1,11 +1,13 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { toppedUp } from '../../src/admit/account-changes.ts';
-import { type AccountState, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
+import { accountsAfter, decide } from '../../src/admit/decision.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { type Banned, type Refused, verdictsOf } from '../../src/admit/verdict.ts';
 import { refusal } from '../../src/annotate/errors.ts';
 import { RateLimitFields } from '../../src/annotate/rate-limit.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState } from '../../src/engine/types.ts';
 import { windowOf } from '../../src/model/values.ts';
 import { sharedHistories } from '../support/histories.ts';
 

@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { parseList } from 'structured-headers';
 import { expect, test } from 'vitest';
-import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decision.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
 import { RateLimitFields, retryAfterSeconds } from '../../src/annotate/rate-limit.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
 import { responseLinesOf } from '../../src/http1/fields.ts';
 import { allowance, withOwn } from '../support/allowance.ts';
 

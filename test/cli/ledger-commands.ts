@@ -1,5 +1,5 @@
-import type { Amounts } from '../../src/admit/decide.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
+import type { Amounts } from '../../src/engine/types.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';

@@ -1,8 +1,9 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { type Outcome, UNSEEN } from '../../src/admit/decide.ts';
 import { type DecisionRequest, DURABLE, type Ledger, type LedgerView, topUpIdOf } from '../../src/admit/ledger.ts';
 import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { Outcome } from '../../src/engine/types.ts';
 import type { StoreChange } from '../../src/identify/record-store.ts';
 import { type BanRule, MAX_LIMIT, type WindowForm } from '../../src/model/plan.ts';
 import type { WindowName } from '../../src/model/values.ts';
@@ -42,7 +43,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
   };
   const ban = async (consumerId: string, plan: Allowance) => {
     const [state] = (await decideOne(consumerId, plan, 4)).accounts;
-    expect(state.ban).not.toBeNull();
+    expect(state.ban).toBeDefined();
     return state.ban!;
   };
 
@@ -57,12 +58,12 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     const outcomes = await ledger.decide([ask('a', 2), ask('b', 2), ask('a', 1, 2)]);
     expect(outcomes.map((outcome) => outcome!.admitted)).toEqual([2, 1, 0]);
     expect(outcomes.map((outcome) => outcome!.inFlight)).toEqual([
-      [null, 2],
-      [null, 3],
-      [null, 3],
+      [-1, 2],
+      [-1, 3],
+      [-1, 3],
     ]);
     const [next] = await ledger.decide([{ ...ask('b', 2), held: [1, 2] }]);
-    expect(next).toMatchObject({ admitted: 1, inFlight: [null, 3] });
+    expect(next).toMatchObject({ admitted: 1, inFlight: [-1, 3] });
   });
 
   test('a consumer that is forgotten begins anew, its ban over, and others keep theirs', async () => {
@@ -153,7 +154,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     test('gives its name to no later ban (reliability 330)', async () => {
       const short = { firstMs: 1, longestMs: 1, forgetMs: 1 };
       await ban('a', grouped(short));
-      await eventually(async () => expect((await decideOne('a', grouped(short), 0)).accounts[0].ban).toBeNull());
+      await eventually(async () => expect((await decideOne('a', grouped(short), 0)).accounts[0].ban).toBeUndefined());
       // The numbers of bans begin anew, and this one is by the key's own limit, under a plan without the group.
       const next = await ban('a', allowance({ minute: 2 }, { after: 2, forgetMs: 1 }));
       expect(next).toMatchObject({ number: 1, window: 'minute' });
@@ -167,7 +168,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
       await decideOne('struck', strict, 3);
       expect(await ledger.lift('struck')).toBeNull();
       expect(await ledger.lift('unseen')).toBeNull();
-      expect((await decideOne('struck', strict, 0)).accounts[0].strikes.count).toBe(1);
+      expect((await decideOne('struck', strict, 0)).accounts[0].strikes?.count).toBe(1);
       expect((await decideOne('unseen', strict, 0)).accounts[0]).toEqual(UNSEEN);
       expect(store.told).toEqual([]);
     });
@@ -184,7 +185,8 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
       expect(await ledger.lift('a')).toEqual(DURABLE);
       expect(store.told).toEqual([{ kind: 'account', keyId: 'a' }]);
       const [state] = (await decideOne('a', strict, 0)).accounts;
-      expect(state).toMatchObject({ ban: null, strikes: { count: 0 }, windows: { minute: { used: 2 } } });
+      expect(state).toMatchObject({ windows: { minute: { used: 2 } } });
+      expect([state.ban, state.strikes]).toEqual([undefined, undefined]);
       expect(await ledger.lift('a')).toBeNull();
       expect(await decideOne('a', strict, 1)).toMatchObject({ admitted: 0, bannedFrom: 1 });
       expect(await decideOne('a', allowance({ minute: 3 }), 1)).toMatchObject({ admitted: 1 });
@@ -204,11 +206,11 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
       await ban('a', strict);
       await eventually(async () => (await view.bans()).length === 1, SOON);
       expect(await view.lift('a')).toEqual(DURABLE);
-      await eventually(async () => (await decideOne('a', strict, 0)).accounts[0].ban === null, SOON);
+      await eventually(async () => (await decideOne('a', strict, 0)).accounts[0].ban === undefined, SOON);
       await decideOne('a', strict, 1);
-      await eventually(async () => (await view.present('a', strict))?.accounts[0].strikes.count === 1, SOON);
+      await eventually(async () => (await view.present('a', strict))?.accounts[0].strikes?.count === 1, SOON);
       expect(await view.bans()).toEqual([]);
-      expect((await decideOne('a', strict, 0)).accounts[0].ban).toBeNull();
+      expect((await decideOne('a', strict, 0)).accounts[0].ban).toBeUndefined();
     });
   });
 
@@ -266,7 +268,7 @@ function decisions(
       const outcomes = await ledger().decide([ask(4, 2), ask(1, 5), ask(2, 1)]);
       expect(outcomes.map((outcome) => outcome?.admitted)).toEqual([2, 2, 0]);
       expect(outcomes[2]?.accounts[0].windows).toMatchObject({ minute: { used: 10 }, day: { used: 10 } });
-      expect(outcomes[2]?.accounts[0].strikes.count).toBe(4);
+      expect(outcomes[2]?.accounts[0].strikes?.count).toBe(4);
     });
 
     test('with no asks has no outcomes', async () => {
@@ -377,7 +379,7 @@ function usageChanges(
       expect(made).toEqual({ kind: 'made', durability: DURABLE, value: { used: { [window]: 7 }, strikes: 2 } });
       expect(told).toHaveLength(2);
       const [state] = (await decideOne('a', plan, 0)).accounts;
-      expect([state.windows[window]?.used ?? 0, state.strikes.count]).toEqual([0, 0]);
+      expect([state.windows[window]?.used ?? 0, state.strikes?.count ?? 0]).toEqual([0, 0]);
       expect(state.topUps?.[window]?.amount).toBe(2);
       expect((await decideOne('a', plan, 9)).admitted).toBe(7);
     });
@@ -496,7 +498,7 @@ function usageChanges(
     const { ledger } = store();
     const plan = allowance({ minute: 2, day: 9 }, { after: 2 });
     const [before] = (await decideOne('a', plan, 4)).accounts;
-    expect(before.ban).not.toBeNull();
+    expect(before.ban).toBeDefined();
     expect(await ledger.resetUsage('a', ['minute', 'hour'], 'one')).toMatchObject({
       value: { used: { minute: 2, hour: 0 }, strikes: 0 },
     });
@@ -555,17 +557,17 @@ function severalBudgets(ledgerOf: () => Ledger): void {
       const outcomes = await ledger.decide([ask('key_1', 1), ask('key_1', 1), ask('key_2', 1, 2)]);
       expect(outcomes.map((outcome) => outcome?.admitted)).toEqual([1, 1, 0]);
       expect(outcomes.map((outcome) => outcome?.inFlight)).toEqual([
-        [null, 1, null],
-        [null, 2, null],
-        [null, 4, null],
+        [-1, 1, -1],
+        [-1, 2, -1],
+        [-1, 4, -1],
       ]);
       const [crowded] = await ledger.decide([{ ...ask('key_2', 1, 4), allowance: plain, held: [0, 4] }]);
-      expect(crowded).toMatchObject({ admitted: 0, isCrowded: true, bannedFrom: 1, inFlight: [null, 4] });
+      expect(crowded).toMatchObject({ admitted: 0, isCrowded: true, bannedFrom: 1, inFlight: [-1, 4] });
       expect(usedIn(crowded!)).toEqual([0, 2]);
       await ledger.reportInFlight([{ accountId: 'cus_a', count: 1 }]);
-      expect((await ledger.present('cus_a/key_1', shared))?.inFlight).toEqual([null, 1, null]);
+      expect((await ledger.present('cus_a/key_1', shared))?.inFlight).toEqual([-1, 1, -1]);
       await ledger.reportInFlight([{ accountId: 'cus_a', count: 0 }]);
-      expect((await ledger.present('cus_a/key_1', shared))?.inFlight).toEqual([null, 0, null]);
+      expect((await ledger.present('cus_a/key_1', shared))?.inFlight).toEqual([-1, 0, -1]);
     });
   });
 }

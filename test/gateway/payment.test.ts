@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { Amounts } from '../../src/admit/decide.ts';
 import type { Admission, Admitted } from '../../src/admit/verdict.ts';
+import type { Amounts } from '../../src/engine/types.ts';
 import { Payment } from '../../src/gateway/payment.ts';
 import type { ProxyResult } from '../../src/gateway/proxy-request.ts';
 import type { Head } from '../../src/http1/request-head.ts';

@@ -1,10 +1,11 @@
 import { expect } from 'vitest';
 import { accountIdOf, accountIdsOf } from '../../src/admit/account-id.ts';
-import { type AccountState, type Amounts, accountsAfter, decide, UNSEEN } from '../../src/admit/decide.ts';
+import { accountsAfter, decide, settled } from '../../src/admit/decision.ts';
 import { type Allowance, allowanceOf, bitOfUnit, IN_ONE_READING, withBudgets } from '../../src/admit/plan.ts';
-import { settled } from '../../src/admit/settle.ts';
 import { type Reservation, verdictOf } from '../../src/admit/verdict.ts';
 import { parsePlans } from '../../src/config/plans-schema.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState, Amounts } from '../../src/engine/types.ts';
 import type { Limits, Plans } from '../../src/model/plan.ts';
 import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts';
 import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';

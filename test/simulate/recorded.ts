@@ -1,6 +1,7 @@
-import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decision.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import type { BanRule, Plan, Plans, WindowForms } from '../../src/model/plan.ts';
 import { type GroupsOf, Recording } from '../../src/simulate/recording.ts';

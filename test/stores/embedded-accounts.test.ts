@@ -1,8 +1,9 @@
 import { DatabaseSync } from 'node:sqlite';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { type AccountState, UNSEEN } from '../../src/admit/decide.ts';
 import { MADE_ONCE_MS } from '../../src/admit/ledger.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
+import type { AccountState } from '../../src/engine/types.ts';
 import { AccountsOnDisk, AccountsTable, bansIn } from '../../src/stores/embedded/accounts.ts';
 import { applyEarlierChanges, damagedChanges, earlierChanges } from '../../src/stores/embedded/earlier-changes.ts';
 
@@ -121,7 +122,7 @@ describe('changes that commands of an earlier version have written', () => {
     leave('a', text);
     leave('a', '{"kind":"lift"}');
     applyEarlierChanges(db, table);
-    expect(table.get('a')?.state).toMatchObject({ ban: null });
+    expect(table.get('a')?.state?.ban).toBeUndefined();
     expect(damagedChanges(db)).toEqual([{ number: 1, consumerId: 'a', change: null, atMs: T0 }]);
     expect(bansIn(accounts, damagedChanges(db), T0)).toEqual([{ consumerId: 'a', ban: null }]);
   });

@@ -147,7 +147,7 @@ describe('in the embedded store', () => {
     await eventually(
       async () => {
         const last = await view.present('c2999', strict);
-        return last?.accounts[0].strikes.count === 1;
+        return last?.accounts[0].strikes?.count === 1;
       },
       { withinMs: 1_000, everyMs: 100 },
     );

@@ -31,6 +31,7 @@ export const ROOMS: readonly string[] = [
     'identify',
     'admit',
     'meter',
+    'engine',
     'model',
     'http1',
     'io',
@@ -40,8 +41,8 @@ export const ROOMS: readonly string[] = [
   ],
 ];
 const STEPS = ['validate', 'policies', 'routing', 'identify', 'admit', 'meter', 'annotate', 'forward'];
-/** What every step may stand on: the values that cross borders, the text of HTTP/1.1, the craft of sockets, the catalogue of errors, and failures. */
-const GROUND = ['model', 'http1', 'io', 'errors', 'failure'];
+/** What every step may stand on: the engine of decisions, the values that cross borders, the text of HTTP/1.1, the craft of sockets, the catalogue of errors, and failures. */
+const GROUND = ['engine', 'model', 'http1', 'io', 'errors', 'failure'];
 /** What operators work with. */
 const FACES = ['library', 'cli', 'admin'];
 /** What the admin API has beside the operations: its sessions, and its description. */
@@ -55,6 +56,10 @@ const RECORDERS = ['src/operations/recorded.ts', 'src/serve/admin-api.ts'];
 const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'admin', 'certificates'];
 // The interfaces that stores implement, each owned by the room that uses it, the records, and the one decision with its numbers.
 const FOR_STORES = [
+  'src/engine/changes.ts',
+  'src/engine/counting.ts',
+  'src/engine/decide.ts',
+  'src/engine/types.ts',
   'src/model/account.ts',
   'src/model/plan.ts',
   'src/model/record.ts',
@@ -65,9 +70,8 @@ const FOR_STORES = [
   'src/admit/ledger.ts',
   'src/admit/account-changes.ts',
   'src/admit/account-id.ts',
-  'src/admit/decide.ts',
+  'src/admit/decision.ts',
   'src/admit/plan.ts',
-  'src/admit/settle.ts',
   'src/admit/windows.ts',
   'src/admit/history.ts',
   'src/admit/history-store.ts',
@@ -157,14 +161,22 @@ export const RULES: Readonly<Record<string, Rule>> = {
       'it reads and writes text: what owns a socket belongs in io, listen or forward',
     ),
 
-  'simulate is pure: it imports nothing but itself, admit, model, failure.ts and types': (sources) =>
+  'simulate is pure: it imports nothing but itself, admit, engine, model, failure.ts and types': (sources) =>
     offenders(
       sources,
       ({ from, to, typeOnly }) =>
         room(from) === 'simulate' &&
         !typeOnly &&
-        !['simulate', 'admit', 'model', 'failure'].includes(inSrc(to) ? room(to) : to),
+        !['simulate', 'admit', 'engine', 'model', 'failure'].includes(inSrc(to) ? room(to) : to),
       'it decides what was recorded: files, clocks and terminals are for cli, which hands them in',
+    ),
+
+  'the engine imports nothing but itself and types of model': (sources) =>
+    offenders(
+      sources,
+      ({ from, to, typeOnly }) =>
+        room(from) === 'engine' && room(to) !== 'engine' && !(room(to) === 'model' && typeOnly),
+      'Lua is to be made of it: take the value as an argument',
     ),
 
   'a store loads only itself, the interfaces that it implements, the decision and the history of admit, io/deadlines.ts, io/resolver.ts and failure.ts':
@@ -422,7 +434,7 @@ function isTable(name: string): boolean {
 }
 
 function isUserOfStores(path: string): boolean {
-  return ['failure', 'model', 'operations', 'certificates', ...STEPS].includes(room(path));
+  return ['failure', 'model', 'engine', 'operations', 'certificates', ...STEPS].includes(room(path));
 }
 
 /** The room of a path, where all stores are one. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
-import type { Amounts } from '../../src/admit/decide.ts';
 import { type Allowance, budgetOf, charging } from '../../src/admit/plan.ts';
+import type { Amounts } from '../../src/engine/types.ts';
 import type { CalendarForm, WindowForm } from '../../src/model/plan.ts';
 import { WINDOWS, type WindowName } from '../../src/model/values.ts';
 import { allowance, alsoCharging, withOwn } from './allowance.ts';

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { decide, UNSEEN } from '../../src/admit/decide.ts';
+import { decide } from '../../src/admit/decision.ts';
 import { plainAllowance } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
+import { UNSEEN } from '../../src/engine/decide.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import type { TailFilter } from '../../src/model/refusal.ts';
 import { STEP_MS, TRAFFIC_COLUMNS, type Traffic } from '../../src/operations/live/shapes.ts';

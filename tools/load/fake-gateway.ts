@@ -1,4 +1,4 @@
-import { ALL_UNSEEN, decide } from '../../src/admit/decide.ts';
+import { ALL_UNSEEN, decide } from '../../src/admit/decision.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
 import { refusal } from '../../src/annotate/errors.ts';

@@ -124,7 +124,7 @@ function report(results: readonly Result[], threshold: number, tookMs: number): 
   return isEnough;
 }
 
-/** `src/admit/windows.ts:168:36: a >= b => a > b`, of a mistake that no test noticed. */
+/** `src/engine/counting.ts:168:36: a >= b => a > b`, of a mistake that no test noticed. */
 function described({ fileName, location: { start, end }, replacement = '', status }: Result): string {
   const lines = readFileSync(fileName, 'utf8')
     .split('\n')

@@ -1,8 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { z } from 'zod';
-import type { AccountState } from '../../admit/decide.ts';
 import { type FoundBan, MADE_ONCE_MS } from '../../admit/ledger.ts';
-import { account } from '../../model/account.ts';
+import type { AccountState } from '../../engine/types.ts';
+import { account, type StoredAccount } from '../../model/account.ts';
 import { answering } from './database.ts';
 
 export interface Account {
@@ -69,7 +69,7 @@ export class AccountsTable {
    */
   save(rows: readonly AccountRow[], ended: readonly string[] = []): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO accounts VALUES (?, ?, ?)');
-    for (const { consumerId, state, expiresAtMs } of rows) put.run(consumerId, JSON.stringify(state), expiresAtMs);
+    for (const { consumerId, state, expiresAtMs } of rows) put.run(consumerId, textOf(state), expiresAtMs);
     const remove = this.#db.prepare('DELETE FROM accounts WHERE consumer_id = ?');
     for (const consumerId of ended) remove.run(consumerId);
   }
@@ -139,15 +139,30 @@ export function bansIn(
 
 /** When an account has ended: its windows, strikes and top-ups, and `forgetMs` after its ban. */
 export function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: number): number {
-  let latest = Math.max(strikes.endsAtMs, ban === null ? 0 : ban.untilMs + forgetMs);
+  let latest = Math.max(strikes?.endsAtMs ?? 0, ban === undefined ? 0 : ban.untilMs + forgetMs);
   for (const window of Object.values(windows)) latest = Math.max(latest, window.endsAtMs);
   for (const { untilMs } of Object.values(topUps)) latest = Math.max(latest, untilMs);
   return latest;
 }
 
+const NO_STRIKES: StoredAccount['strikes'] = Object.freeze({ count: 0, endsAtMs: 0 });
+
 function stateIn(text: unknown): AccountState | null {
-  return parsed<AccountState>(String(text), account);
+  const stored = parsed<StoredAccount>(String(text), account);
+  if (stored === null) return null;
+  const { strikes, ban, ...others } = stored;
+  return { ...others, strikes: strikes.count === 0 ? undefined : strikes, ban: ban ?? undefined };
 }
+
+/** Null: the row is written for an account that cannot be read. */
+function textOf(state: AccountState | null): string {
+  if (state === null) return 'null';
+  const { windows, strikes = NO_STRIKES, ban = null, topUps, topUpNotes } = state;
+  return JSON.stringify({ windows, strikes, ban, topUps, topUpNotes } satisfies StoredText);
+}
+
+/** What JSON leaves out may be undefined. */
+type StoredText = { [K in keyof StoredAccount]: StoredAccount[K] | undefined };
 
 /** Null if the text is not of the schema. */
 export function parsed<T>(text: string, schema: z.ZodType<unknown>): T | null {

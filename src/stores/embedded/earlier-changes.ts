@@ -1,8 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { z } from 'zod';
 import { type AccountChange, changed } from '../../admit/account-changes.ts';
-import { UNSEEN } from '../../admit/decide.ts';
 import { windowLimit } from '../../admit/windows.ts';
+import { UNSEEN } from '../../engine/decide.ts';
 import { ban, moment } from '../../model/account.ts';
 import type { WindowForm } from '../../model/plan.ts';
 import { WINDOWS } from '../../model/values.ts';

@@ -8,10 +8,9 @@ import {
   type TopUpTerms,
   toppedUp,
   topUpUndone,
-  type UndoneTopUp,
 } from '../../admit/account-changes.ts';
 import { accountIdsOf, historiesOf, historyBehind, inUnit } from '../../admit/account-id.ts';
-import { type AccountState, accountsAfter, decide, type Outcome, UNSEEN } from '../../admit/decide.ts';
+import { accountsAfter, decide, settled } from '../../admit/decision.ts';
 import {
   type DecisionRequest,
   DURABLE,
@@ -26,10 +25,13 @@ import {
   topUpIdOf,
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
-import { settled } from '../../admit/settle.ts';
-import type { TopUp, TopUpNote, WindowLimit } from '../../admit/windows.ts';
+import type { WindowLimit } from '../../admit/windows.ts';
+import type { UndoneTopUp } from '../../engine/changes.ts';
+import { UNSEEN } from '../../engine/decide.ts';
+import type { AccountState, Outcome } from '../../engine/types.ts';
 import { Failure, type FailureCode } from '../../failure.ts';
 import type { StoreChange } from '../../identify/record-store.ts';
+import type { TopUp, TopUpNote } from '../../model/account.ts';
 import type { WindowName } from '../../model/values.ts';
 import { type Account, type Accounts, AccountsTable, bansIn, endOf, type Once } from './accounts.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
@@ -144,7 +146,7 @@ export class EmbeddedLedger implements Ledger {
     const outcome = decide(before, allowance, nowMs, cost, n, inFlight, amounts);
     if (n === 0) return outcome;
     for (const [i, count] of outcome.inFlight?.entries() ?? []) {
-      if (count === null) continue;
+      if (count < 0) continue;
       const id = ids[i]!;
       begun.set(id, (begun.get(id) ?? 0) + outcome.admitted);
       this.#noteInFlight(id, count);

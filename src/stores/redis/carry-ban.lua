@@ -1,4 +1,4 @@
--- Gives a ban of one account to another (the twin of `banned` in src/admit/account-changes.ts). The two may be in different slots
+-- Gives a ban of one account to another (the twin of `banned` in src/engine/changes.ts). The two may be in different slots
 -- of a cluster, so the ban is read first, and this script writes it.
 --
 -- KEYS[1] the hash of the account that gets the ban, its fields as in decide.lua

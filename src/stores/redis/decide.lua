@@ -1,4 +1,4 @@
--- Decides requests of many consumers in one call. The twin of src/admit/decide.ts, line for line where possible: change
+-- Decides requests of many consumers in one call. The twin of src/engine/decide.ts, line for line where possible: change
 -- both or neither. test/admit/budget-twins.test.ts compares them. windows.lua and history.lua precede it.
 --
 -- A consumer has an account for each budget that its requests charge: its own, and those of its customer and of groups of
@@ -132,7 +132,7 @@ local function readRule(text)
   return rule
 end
 
--- The first instant at which `cost` fits into a window: the twin of `fitsAtMs` in src/admit/windows.ts.
+-- The first instant at which `cost` fits into a window: the twin of `fitsAtMs` in src/engine/counting.ts.
 local function fitsAt(window, cost)
   local slices = window.slices
   if slices == nil then return window.ends end
@@ -205,7 +205,7 @@ local function countAll(account, spent)
   end
 end
 
--- What only accounts of which units are lent need: the twin of src/admit/lease.ts. Made as the functions for sliding windows.
+-- What only accounts of which units are lent need: the twin of src/engine/leasing.ts. Made as the functions for sliding windows.
 local NONE = {}
 
 local function makeLeasing()

@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
 import { Command } from 'ioredis';
 import { accountIdsOf, historiesOf, inUnit } from '../../admit/account-id.ts';
-import { type AccountState, type Amounts, type Ban, NO_STRIKES, type Outcome } from '../../admit/decide.ts';
-import type { LeaseTerms } from '../../admit/lease.ts';
 import { type DecisionRequest, NothingDone } from '../../admit/ledger.ts';
 import type { Allowance, Budgets } from '../../admit/plan.ts';
-import { slicedCount, type WindowCount, type WindowLimit } from '../../admit/windows.ts';
+import type { WindowLimit } from '../../admit/windows.ts';
+import { slicedCount } from '../../engine/counting.ts';
+import type { AccountState, Amounts, LeaseTerms, Outcome } from '../../engine/types.ts';
 import { Failure } from '../../failure.ts';
+import type { Ban, WindowCount } from '../../model/account.ts';
 import { WINDOWS, type WindowName } from '../../model/values.ts';
 import type { RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
@@ -17,7 +18,7 @@ export const WINDOWS_LUA = luaFile('./windows.lua');
 /** The name of the channel on which scripts call back what is lent. */
 export const RECALLS_LUA = `local RECALLS = '${keyspace.recallsChannel}'\n`;
 export const HISTORY_LUA = luaFile('./history.lua');
-/** The decision script. Exported for the test that compares it with src/admit/decide.ts. */
+/** The decision script. Exported for the test that compares it with src/engine/decide.ts. */
 export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + RECALLS_LUA + luaFile('./decide.lua');
 
 /** How often a call is made with the periods that the store's clock asks for. */
@@ -251,8 +252,7 @@ function outcomeOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: numb
   const admitted = reply.next();
   const { budgets } = allowance;
   const accounts = new Array(budgets.length) as [Writable<AccountState>, ...Writable<AccountState>[]];
-  for (let i = 0; i < budgets.length; i++)
-    accounts[i] = { windows: windowCountsIn(reply, budgets[i]!.limits), strikes: NO_STRIKES, ban: null };
+  for (let i = 0; i < budgets.length; i++) accounts[i] = { windows: windowCountsIn(reply, budgets[i]!.limits) };
   // Nearly every reply.
   if (reply.count === end && amounts === undefined) return { nowMs, cost, n, admitted, bannedFrom: n, accounts };
   const decided = amounts === undefined ? { nowMs, cost, n, admitted } : { nowMs, cost, n, admitted, amounts };
@@ -261,8 +261,10 @@ function outcomeOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: numb
   if (reply.count < end) {
     rest = refusalIn(reply);
     for (const account of accounts) {
-      account.strikes = { count: reply.next(), endsAtMs: reply.next() };
-      account.ban = banIn(reply, budgets);
+      const strikes = { count: reply.next(), endsAtMs: reply.next() };
+      if (strikes.count > 0) account.strikes = strikes;
+      const ban = banIn(reply, budgets);
+      if (ban !== undefined) account.ban = ban;
     }
   }
   while (reply.count < end) addTopUpIn(reply, accounts);
@@ -307,14 +309,15 @@ function windowCountsIn(reply: Numbers, limits: readonly WindowLimit[]): Account
 
 function inFlightIn(reply: Numbers, { boundsInFlight, budgets }: Allowance): Pick<Outcome, 'inFlight'> {
   if (!boundsInFlight) return {};
-  return { inFlight: budgets.map(({ inFlight }) => (inFlight === undefined ? null : reply.next())) };
+  return { inFlight: budgets.map(({ inFlight }) => (inFlight === undefined ? -1 : reply.next())) };
 }
 
-function banIn(reply: Numbers, budgets: Budgets): Ban | null {
+function banIn(reply: Numbers, budgets: Budgets): Ban | undefined {
   const [number, untilMs, window] = [reply.next(), reply.next(), reply.next()];
   const ban = banOf(number, untilMs, window % 10);
   const budget = budgets[Math.floor(window / 10)]?.name ?? '';
-  return ban === null || budget === '' ? ban : { ...ban, budget };
+  if (ban === null) return undefined;
+  return budget === '' ? ban : { ...ban, budget };
 }
 
 function addTopUpIn(reply: Numbers, accounts: Writable<AccountState>[]): void {

@@ -2,7 +2,6 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import type { ResetUsage, TopUpTerms } from '../../admit/account-changes.ts';
 import { partsOfAccount } from '../../admit/account-id.ts';
-import type { Ban, Outcome } from '../../admit/decide.ts';
 import {
   type DecisionRequest,
   type Durability,
@@ -14,8 +13,10 @@ import {
   type SettlementOutcome,
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
-import type { TopUpNote, WindowLimit } from '../../admit/windows.ts';
+import type { WindowLimit } from '../../admit/windows.ts';
+import type { Outcome } from '../../engine/types.ts';
 import type { StoreChange } from '../../identify/record-store.ts';
+import type { Ban, TopUpNote } from '../../model/account.ts';
 import type { WindowName } from '../../model/values.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';

@@ -1,4 +1,4 @@
--- Lifts a ban that is in force (the twin of `lift` in src/admit/decide.ts): clears the strikes, takes back the rung.
+-- Lifts a ban that is in force (the twin of `lift` in src/engine/changes.ts): clears the strikes, takes back the rung.
 --
 -- KEYS[1] the hash of one consumer, its fields as in decide.lua
 -- KEYS[2] the list of the last changes

@@ -1,5 +1,5 @@
 -- Sets what was counted in some windows to nothing, and clears the strikes (the twin of `resetUsage` in
--- src/admit/account-changes.ts).
+-- src/engine/changes.ts).
 --
 -- What it cannot read, because another program has written it, is removed and counts as nothing: any window, strikes, top-ups and a
 -- ban. If the name holds no hash at all, it is removed.

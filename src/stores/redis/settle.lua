@@ -1,5 +1,5 @@
 -- Settles what one request has charged in a unit of its own: gives back what it did not use, or adds what it used besides. The
--- twin of src/admit/settle.ts.
+-- twin of src/engine/settle.ts.
 --
 -- windows.lua and history.lua precede it.
 --

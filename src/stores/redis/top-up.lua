@@ -1,5 +1,5 @@
--- Adds to the limit of one window until that window ends, or until the operator's own end (the twin of `toppedUp` in
--- src/admit/account-changes.ts). top-ups.lua precedes it.
+-- Adds to the limit of one window until that window ends, or until the operator's own end (the twin of `withTopUp` in
+-- src/engine/changes.ts). top-ups.lua precedes it.
 --
 -- ARGV[4] the window's index, 1 second … 6 month
 -- ARGV[5] its limit

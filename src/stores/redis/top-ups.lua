@@ -1,7 +1,7 @@
 -- What top-up.lua and undo-top-up.lua share: the top-ups of one account. once.lua precedes this script.
 --
 -- Decisions read the field `t` alone: for each window what is added to it in total, and until when. The field `T` has the top-ups
--- one by one, as `TopUpNote` in src/admit/windows.ts describes them, seven words each: id, window, amount, end, 1 if an operator
+-- one by one, as `TopUpNote` in src/model/account.ts describes them, seven words each: id, window, amount, end, 1 if an operator
 -- named the end (else 0), when it was made, and `=` with the reason, percent-encoded. Earlier versions neither read nor write `T`.
 
 -- The sums in force; nil if the text is foreign.

@@ -1,4 +1,4 @@
--- Takes back what was added to the limit of one window (the twin of `topUpUndone` in src/admit/account-changes.ts). top-ups.lua
+-- Takes back what was added to the limit of one window (the twin of `undone` in src/engine/changes.ts). top-ups.lua
 -- precedes it.
 --
 -- ARGV[4] the window's index, 1 second … 6 month

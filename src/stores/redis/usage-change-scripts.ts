@@ -2,14 +2,12 @@ import { hash } from 'node:crypto';
 import { setTimeout } from 'node:timers/promises';
 import {
   changeWords,
-  MAX_TOP_UP_NOTES,
   noTopUp,
   type ResetUsage,
   refuseOtherEnd,
   refusePastEnd,
   refuseTooMuch,
   type TopUpTerms,
-  type UndoneTopUp,
 } from '../../admit/account-changes.ts';
 import {
   type Durability,
@@ -19,7 +17,9 @@ import {
   NothingDone,
   topUpIdOf,
 } from '../../admit/ledger.ts';
-import type { TopUp, TopUpNote, WindowLimit } from '../../admit/windows.ts';
+import type { WindowLimit } from '../../admit/windows.ts';
+import { MAX_TOP_UP_NOTES, type UndoneTopUp } from '../../engine/changes.ts';
+import type { TopUp, TopUpNote } from '../../model/account.ts';
 import { MAX_LIMIT } from '../../model/plan.ts';
 import { WINDOWS, type WindowName } from '../../model/values.ts';
 import { RECALLS_LUA, WINDOWS_LUA } from './decision-call.ts';
@@ -31,7 +31,7 @@ import type { ReplicaLink } from './replication.ts';
 const ONCE_LUA = WINDOWS_LUA + RECALLS_LUA + luaFile('./once.lua');
 const TOP_UPS_LUA = luaFile('./top-ups.lua');
 
-/** The scripts of the changes. Exported for the test that compares them with src/admit/account-changes.ts. */
+/** The scripts of the changes. Exported for the test that compares them with src/engine/changes.ts. */
 export const USAGE_CHANGES_LUA: UsageChangesLua = {
   topUp: ONCE_LUA + TOP_UPS_LUA + luaFile('./top-up.lua'),
   undoTopUp: ONCE_LUA + TOP_UPS_LUA + luaFile('./undo-top-up.lua'),

@@ -1,5 +1,5 @@
 -- How the counts of windows are kept in the hash of one consumer, and which part of them still counts: the twin of
--- src/admit/windows.ts, apart from `fitsAtMs`, whose twin is `fitsAt` in decide.lua. The scripts that follow it
+-- src/engine/counting.ts, apart from `fitsAtMs`, whose twin is `fitsAt` in decide.lua. The scripts that follow it
 -- (decision-call.ts and others) share these functions.
 --
 -- Fields of the hash, with short names because there may be a million hashes. Times are Unix milliseconds.
@@ -11,7 +11,7 @@
 --   T             the same one by one, for operators (top-ups.lua); decisions do not read it
 --   x X           strikes, their end
 --   b B w W       ban number, its end, its window, and the budget of that if it is not the account's own
---   l             what gateways have borrowed, three numbers each: id, units, end (src/admit/lease.ts)
+--   l             what gateways have borrowed, three numbers each: id, units, end (src/engine/leasing.ts)
 --   f             requests in flight, three words for each process: its name, how many it has, until when that holds
 --
 -- A window is a table: its `index`, its slices `per` length (0: it does not slide), `latest`, the end of one that opens now
@@ -25,7 +25,7 @@ local LENGTHS = { 1000, 60000, 3600000, 86400000, 604800000 }
 local MOST = 9007199254740992
 -- How long a request counts as in flight after its process has last reported it.
 local TICKET_MS = 10000
--- Of src/admit/lease.ts: the longest lease; how long after its end its return may be on the way, and is accepted; and how much later
+-- Of src/engine/leasing.ts: the longest lease; how long after its end its return may be on the way, and is accepted; and how much later
 -- than one that begins now a lease may end, after the clock was set back.
 local LEASE_MS, RETURN_WITHIN_MS, KNOWN_FOR_MS, MAX_AHEAD_MS = 250, 100, 2000, 5000
 -- How often what is lent of an account is called back at most, and the most leases of one account.
@@ -220,7 +220,7 @@ local function countIn(window, now, spent)
 end
 
 -- Gives back what was counted at a place: when that ceases to count. Returns whether the place is still there. The twin of
--- `givenBack` in src/admit/windows.ts.
+-- `givenBack` in src/engine/counting.ts.
 local function giveBack(window, place, amount)
   if window.slices then return sliding().giveBack(window, place, amount) end
   if window.ends ~= place or place == 0 then return false end

@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
-import { decide, UNSEEN } from '../../../src/admit/decide.ts';
+import { decide } from '../../../src/admit/decision.ts';
 import { plainAllowance } from '../../../src/admit/plan.ts';
 import { verdictOf } from '../../../src/admit/verdict.ts';
 import { type WindowLimit, windowLimit } from '../../../src/admit/windows.ts';
+import { UNSEEN } from '../../../src/engine/decide.ts';
 import type { Exchange } from '../../../src/gateway/exchange.ts';
 import { unpackedPart } from '../../../src/operations/fleet/decided-parts.ts';
 import { Fleet } from '../../../src/operations/fleet/fleet.ts';

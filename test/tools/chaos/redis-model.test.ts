@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { placeOf } from '../../../src/admit/windows.ts';
+import { placeOf } from '../../../src/engine/counting.ts';
 import { DECIDE_LUA } from '../../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { IN_FLIGHT } from '../../../src/stores/redis/ledger.ts';

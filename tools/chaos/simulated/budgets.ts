@@ -1,6 +1,7 @@
-import { type Amounts, chargeOf } from '../../../src/admit/decide.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
+import { chargeOf } from '../../../src/engine/charging.ts';
+import type { Amounts } from '../../../src/engine/types.ts';
 
 /** One budget that a request charges, and the account that must count it. */
 export interface JudgedBudget {

@@ -1,10 +1,12 @@
-import { type Amounts, decide, type Outcome, UNSEEN } from '../../../src/admit/decide.ts';
-import { MAX_LEASE_MS, RETURN_WITHIN_MS } from '../../../src/admit/lease.ts';
+import type { SettledWindow } from '../../../src/admit/decision.ts';
+import { decide } from '../../../src/admit/decision.ts';
 import type { DecisionRequest } from '../../../src/admit/ledger.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
-import type { SettledWindow } from '../../../src/admit/settle.ts';
 import { type Admission, type Reservation, sameAmounts } from '../../../src/admit/verdict.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
+import { UNSEEN } from '../../../src/engine/decide.ts';
+import { MAX_LEASE_MS, RETURN_WITHIN_MS } from '../../../src/engine/leasing.ts';
+import type { Amounts, Outcome } from '../../../src/engine/types.ts';
 import type { WindowName } from '../../../src/model/values.ts';
 import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget } from './budgets.ts';
 import { InFlightJudge } from './in-flight-judge.ts';
@@ -425,7 +427,7 @@ export class Judge implements WireListener {
 
   #judgeDecision(call: WireCall, done: Extract<Executed, { kind: 'decision' }>, plan: Allowance | undefined): void {
     for (const [i, { accountId }] of done.accounts.entries())
-      if (typeof done.outcome.inFlight?.[i] === 'number') this.#inFlight.noted(call.gateway, done.holder, accountId);
+      if ((done.outcome.inFlight?.[i] ?? -1) >= 0) this.#inFlight.noted(call.gateway, done.holder, accountId);
     if (plan === undefined) {
       for (const { accountId } of done.accounts) this.#store.disturbedOne(accountId);
       return;

@@ -1,6 +1,6 @@
-import type { ReturnedLease } from '../../../src/admit/lease.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
+import type { ReturnedLease } from '../../../src/engine/types.ts';
 import { chargedIn, type JudgedBudget } from './budgets.ts';
 import { type ExecutedDecision, KNOWN_FOR_MS } from './redis-model.ts';
 import { amountsOf } from './store-judge.ts';
@@ -46,7 +46,7 @@ interface Asked {
   readonly isCrowded: boolean;
 }
 
-/** What src/admit/lease.ts has to keep: the longest lease, how long after its end units may be waited for, the pause between two recalls. */
+/** What src/engine/leasing.ts has to keep: the longest lease, how long after its end units may be waited for, the pause between two recalls. */
 const MAX_LEASE_MS = 250;
 const RETURN_WITHIN_MS = 100;
 const RECALL_EVERY_MS = 20;

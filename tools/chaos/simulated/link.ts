@@ -1,5 +1,5 @@
-import type { LeaseTerms } from '../../../src/admit/lease.ts';
 import type { RecallFeed } from '../../../src/admit/leases.ts';
+import type { LeaseTerms } from '../../../src/engine/types.ts';
 import type { WindowName } from '../../../src/model/values.ts';
 import { IN_FLIGHT } from '../../../src/stores/redis/ledger.ts';
 import { SETTLE } from '../../../src/stores/redis/settlement-calls.ts';

@@ -1,9 +1,13 @@
 import { historyBehind } from '../../../src/admit/account-id.ts';
-import { type AccountState, accountsAfter, decide, lift, type Outcome, UNSEEN } from '../../../src/admit/decide.ts';
-import { type Lease, type LeaseTerms, MAX_LEASE_MS } from '../../../src/admit/lease.ts';
+import { accountsAfter, decide, type SettledWindow, settled } from '../../../src/admit/decision.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
-import { type SettledWindow, settled } from '../../../src/admit/settle.ts';
-import { countIn, presentCount, WINDOW_MS, type WindowCount, type WindowLimit } from '../../../src/admit/windows.ts';
+import { limitAt, type WindowLimit } from '../../../src/admit/windows.ts';
+import { lift } from '../../../src/engine/changes.ts';
+import { countIn, presentCount, WINDOW_MS } from '../../../src/engine/counting.ts';
+import { UNSEEN } from '../../../src/engine/decide.ts';
+import { MAX_LEASE_MS } from '../../../src/engine/leasing.ts';
+import type { AccountState, Lease, LeaseTerms, Outcome } from '../../../src/engine/types.ts';
+import type { WindowCount } from '../../../src/model/account.ts';
 import { WINDOWS, type WindowName } from '../../../src/model/values.ts';
 import { type Addition, allowanceIn, type DecisionPart, type SettlementCall, windowOf } from './script-arguments.ts';
 
@@ -158,7 +162,7 @@ export class RedisModel {
       executed.push(done);
       for (const [i, bounded] of done.outcome.inFlight?.entries() ?? []) {
         const id = part.accountIds[i]!;
-        if (bounded !== null) begun.set(id, (begun.get(id) ?? 0) + done.outcome.admitted);
+        if (bounded >= 0) begun.set(id, (begun.get(id) ?? 0) + done.outcome.admitted);
       }
       const told = numbersOf(done.outcome, allowance);
       reply.push(told.length, ...told);
@@ -228,7 +232,10 @@ export class RedisModel {
       const endsAtMs = Math.min(ends + shiftMs, latestMs);
       const isAdded = endsAtMs > nowMs;
       if (isAdded) {
-        const limit = windowOf(window, 0, slices, () => ({ startsAtMs: nowMs, endsAtMs }));
+        const limit = limitAt(
+          windowOf(window, 0, slices, () => ({ startsAtMs: nowMs, endsAtMs })),
+          nowMs,
+        );
         windows[window] = countIn(presentCount(windows[window], limit, nowMs).count, limit, nowMs, spent);
       }
       added.push({ window, slices, isCalendar, spent, endsAtMs, isAdded });
@@ -328,15 +335,15 @@ function numbersOf(outcome: Outcome, { budgets }: Allowance) {
   for (const [i, { windows }] of accounts.entries()) {
     for (const limit of budgets[i]!.limits) numbers.push(...countNumbers(windows, limit));
   }
-  for (const count of inFlight) if (count !== null) numbers.push(count);
+  for (const count of inFlight) if (count >= 0) numbers.push(count);
   const isPlain = !isCrowded && waitMs === 0 && !mayReturn && lent === undefined;
-  if (isPlain && accounts.every(({ strikes, ban }) => strikes.count === 0 && ban === null)) return numbers;
+  if (isPlain && accounts.every(({ strikes, ban }) => strikes === undefined && ban === undefined)) return numbers;
   numbers.push(bannedFrom, imposesBan ? 1 : 0, isCrowded ? 1 : 0);
   numbers.push(waitMs, mayReturn ? 1 : 0, lent?.units ?? 0, lent?.forMs ?? 0);
   for (const { strikes, ban } of accounts) {
     const budget = budgets.findIndex(({ name }) => name === (ban?.budget ?? ''));
-    const window = ban === null ? 0 : WINDOWS.indexOf(ban.window) + 1 + 10 * budget;
-    numbers.push(strikes.count, strikes.endsAtMs, ban?.number ?? 0, ban?.untilMs ?? 0, window);
+    const window = ban === undefined ? 0 : WINDOWS.indexOf(ban.window) + 1 + 10 * budget;
+    numbers.push(strikes?.count ?? 0, strikes?.endsAtMs ?? 0, ban?.number ?? 0, ban?.untilMs ?? 0, window);
   }
   return numbers;
 }

@@ -1,9 +1,9 @@
 import type { Calendar } from '../../../src/admit/calendar.ts';
-import type { Amounts } from '../../../src/admit/decide.ts';
-import type { LeaseTerms } from '../../../src/admit/lease.ts';
+import type { SettledWindow } from '../../../src/admit/decision.ts';
 import { type Allowance, type Budget, charging } from '../../../src/admit/plan.ts';
-import type { SettledWindow } from '../../../src/admit/settle.ts';
-import { WINDOW_MS, type WindowLimit } from '../../../src/admit/windows.ts';
+import type { WindowLimit } from '../../../src/admit/windows.ts';
+import { WINDOW_MS } from '../../../src/engine/counting.ts';
+import type { Amounts, LeaseTerms } from '../../../src/engine/types.ts';
 import type { BanRule } from '../../../src/model/plan.ts';
 import { WINDOWS, type WindowName } from '../../../src/model/values.ts';
 import { ACCOUNT_PREFIX, accountIdIn, keyspace } from '../../../src/stores/redis/keyspace.ts';

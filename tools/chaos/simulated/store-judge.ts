@@ -1,8 +1,10 @@
-import { type AccountState, type Amounts, type Outcome, UNSEEN } from '../../../src/admit/decide.ts';
-import { MAX_LEASE_MS, type ReturnedLease } from '../../../src/admit/lease.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
 import { type Refused, verdictOf } from '../../../src/admit/verdict.ts';
-import { WINDOW_MS, type WindowLimit } from '../../../src/admit/windows.ts';
+import type { WindowLimit } from '../../../src/admit/windows.ts';
+import { WINDOW_MS } from '../../../src/engine/counting.ts';
+import { UNSEEN } from '../../../src/engine/decide.ts';
+import { MAX_LEASE_MS } from '../../../src/engine/leasing.ts';
+import type { AccountState, Amounts, Outcome, ReturnedLease } from '../../../src/engine/types.ts';
 import type { WindowName } from '../../../src/model/values.ts';
 import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget } from './budgets.ts';
 import {
@@ -65,7 +67,7 @@ interface Charged {
 
 /**
  * Holds what the store does against contract section 3, with a bookkeeping of its own: for a sliding window it adds up the
- * log of all counts, and for other windows it knows the end and the sum. It uses nothing of src/admit/windows.ts that counts.
+ * log of all counts, and for other windows it knows the end and the sum. It uses nothing of src/engine/ that counts.
  */
 export class StoreJudge {
   readonly #accounts = new Map<string, JudgedAccount>();
@@ -273,8 +275,8 @@ function judge(
   if (waitMs !== undefined) {
     if (bannedFrom !== n) return 'The store banned a request that must wait.';
     const strikes = nowMs < account.strikesEndAtMs ? account.strikes : 0;
-    if (plan.bans !== null && told.strikes.count !== strikes)
-      return `The store counts ${told.strikes.count} strikes of ${strikes} while requests wait.`;
+    if (plan.bans !== null && (told.strikes?.count ?? 0) !== strikes)
+      return `The store counts ${told.strikes?.count ?? 0} strikes of ${strikes} while requests wait.`;
   }
   if (admitted < n && !mayRefuse) return 'The store refused a request for which all windows had room.';
   const known = amounts === undefined ? outcome : { ...outcome, amounts };
@@ -541,9 +543,9 @@ function judgeStrikes(
     account.strikes += refused;
     // A request that needs more than a limit makes no strike.
     account.strikesEndAtMs = Math.min(endMs, retryAtMs!);
-    return state.strikes.count === account.strikes
+    return (state.strikes?.count ?? 0) === account.strikes
       ? null
-      : `The store counts ${state.strikes.count} strikes of ${account.strikes}.`;
+      : `The store counts ${state.strikes?.count ?? 0} strikes of ${account.strikes}.`;
   }
   account.strikes = 0;
   account.strikesEndAtMs = 0;
@@ -580,8 +582,8 @@ function accountOf(
     sinceMs: nowMs,
     windows: new Map(judged),
     bans,
-    strikes: strikes.count,
-    strikesEndAtMs: strikes.endsAtMs,
+    strikes: strikes?.count ?? 0,
+    strikesEndAtMs: strikes?.endsAtMs ?? 0,
     banNumber: ban?.number ?? 0,
     banUntilMs: ban?.untilMs ?? 0,
     held: new Map(),

@@ -1,0 +1,205 @@
+import type { WindowName } from '../model/values.ts';
+import * as charging from './charging.ts';
+import * as counting from './counting.ts';
+import * as leasing from './leasing.ts';
+import * as refusing from './refusing.ts';
+import * as special from './special.ts';
+import type { AccountState, Details, Draft, LeaseTerms, Outcome, Rule, RuleBudget } from './types.ts';
+
+/*
+ * The engine: which requests a store admits, and what it has counted afterwards. It is pure. A store loads the accounts of a request, calls
+ * the engine, and saves each account that is another object than before. The embedded store and a gateway without its store run this
+ * code; Redis runs src/stores/redis/decide.lua, which the twin tests in test/admit/ hold equal to it: change both or neither.
+ *
+ * An account (`AccountState`) has a count for each open window, strikes, a ban, top-ups, leases, and tickets of requests in flight. A
+ * consumer has one account of its own. Customers, groups of routes and units have further ones. A rule (`Rule`) has a budget for each
+ * account that a request charges, each with its limits.
+ *
+ * A decision (`decide`) is about `n` equal requests that arrived together, and equals `n` decisions about one request each, one after the
+ * other. A request charges all budgets or none. The engine goes through these steps, and each account through all of them:
+ *
+ *   1. Top-ups in force raise the limits (special.ts).
+ *   2. What has ended by `nowMs` goes: windows, strikes, and a ban after the time in which its number is remembered. If an operator set
+ *      the clock back, nothing lasts longer from now on than it would if it began now. If the clock jumped ahead, what it has passed has
+ *      ended for good.
+ *   3. A lease that the gateway returns frees what it did not use, where the store counted that (leasing.ts).
+ *   4. A ban in force in any account refuses all `n` requests and nothing below happens. A refusal by a ban counts nothing.
+ *   5. The window with the least room says how many requests fit, and so does the tightest bound of requests in flight. The smaller
+ *      number is admitted and counted in every window of every account, also in those that refuse the next request.
+ *      A fixed window opens with its first request and ends one length later. A calendar window ends at the next instant of its rule.
+ *      A sliding window is cut into slices, and a slice leaves one length after its own end (counting.ts).
+ *   6. If the windows have room and only the requests in flight have none, the rest is crowded: refused, without strikes.
+ *   7. If gateways may still return units that would change the refusal, the rest waits: the store calls back what it has lent, and lends
+ *      nothing of these accounts meanwhile. The gateway asks again.
+ *   8. Otherwise the windows refuse the rest. If waiting could have helped, each refusal is a strike; it cannot help a request that needs
+ *      more than a whole limit. Strikes end with the window that refuses longest, or after `withinMs`. The strike that reaches `after`
+ *      becomes a ban: its length grows with its number, up to `longestMs` (refusing.ts).
+ *   9. If the decision admitted all requests and the gateway asks for a lease, the store lends units and counts them at once.
+ *
+ * A request that takes units in advance is settled when it has ended (settle.ts), and operators change accounts (changes.ts).
+ *
+ * Atomic: one decision, over all its accounts, because each store runs the engine without interruption.
+ *
+ * Known limits:
+ *
+ *   - A sliding window counts by slices, not by requests: a request counts for up to one slice longer than the length of the window, never
+ *     for a shorter time. So it may refuse early by that much and never admits too much.
+ *   - A fixed window admits up to twice its limit in a span of its length that begins within it.
+ *   - While a lease is out, other gateways see its units as used, though nobody has used them yet. A gateway that dies loses what it had
+ *     borrowed until the windows end.
+ *   - If plans change the kind of a window, a fixed count becomes one slice of the present, and slices become one count that ends with the
+ *     oldest of them: no count is lost, and some last longer or shorter than they would have.
+ *   - Requests in flight are as exact as the reports of the gateways: a process that dies counts for ten more seconds.
+ *   - Numbers are whole and below 2^53. Clocks are those of the store.
+ */
+
+/** An account of which the store has nothing. */
+export const UNSEEN: AccountState = { windows: {} };
+
+/**
+ * Decides `n` simultaneous requests of `cost` each (contract section 3). With `n` 0 it returns the present state, without everything that has
+ * ended by `nowMs`.
+ *
+ * @param before the accounts of the budgets; the store has nothing of those that are missing
+ * @param rule its instants include `nowMs`
+ * @param nowMs the store's clock, Unix milliseconds. It may jump.
+ * @param cost whole number from 1
+ * @param details a gateway borrows only without a bound of requests in flight and without amounts
+ */
+export function decide(
+  before: readonly AccountState[],
+  rule: Rule,
+  nowMs: number,
+  cost: number,
+  n: number,
+  details?: Details,
+): Outcome {
+  const budgets = hasTopUps(before) ? special.toppedUp(rule.budgets, before, nowMs) : rule.budgets;
+  // A literal of one element, because an array that grows from none has room for 17.
+  const accounts: [Draft<AccountState>, ...Draft<AccountState>[]] = [
+    presentAccount(before, 0, rule, budgets, nowMs, n),
+  ];
+  for (let i = 1; i < budgets.length; i++) accounts.push(presentAccount(before, i, rule, budgets, nowMs, n));
+  if (before[rule.bansIn]?.strikes !== undefined)
+    refusing.keepStrikes(before, accounts, rule, nowMs, backOf(before, budgets, nowMs));
+  const outcome: Draft<Outcome> = { nowMs, cost, n, admitted: 0, bannedFrom: n, accounts };
+  let terms: LeaseTerms | undefined;
+  if (details !== undefined) {
+    if (details.amounts !== undefined) outcome.amounts = details.amounts;
+    terms = details.terms;
+    if (terms?.returned !== undefined) leasing.takeBack(outcome, budgets, terms.returned);
+  }
+  let roomInFlight = n;
+  if (rule.isBounded) roomInFlight = special.roomInFlight(outcome, before, rule, details?.held);
+  if (isBanned(accounts, nowMs)) outcome.bannedFrom = 0;
+  else admit(outcome, budgets, rule, roomInFlight, terms);
+  if (rule.isBounded) special.addInFlight(outcome, rule, details?.held);
+  return outcome;
+}
+
+/** Admits what fits, and decides about the rest. */
+function admit(
+  outcome: Draft<Outcome>,
+  budgets: readonly RuleBudget[],
+  rule: Rule,
+  roomInFlight: number,
+  terms: LeaseTerms | undefined,
+): void {
+  const { accounts, nowMs, cost, n, amounts } = outcome;
+  const room = charging.roomFor(outcome, budgets, n);
+  const admitted = room < roomInFlight ? room : roomInFlight;
+  outcome.admitted = admitted;
+  if (admitted > 0) {
+    for (let i = 0; i < budgets.length; i++) {
+      const budget = budgets[i]!;
+      const spent = admitted * charging.chargeOf(budget, cost, amounts);
+      if (spent > 0) charging.count(accounts[i]!.windows, budget.limits, nowMs, spent);
+    }
+  }
+  if (terms?.borrows !== undefined || isLent(accounts)) leasing.decideWithLeases(outcome, budgets, rule, room, terms);
+  else if (admitted < room) outcome.isCrowded = true;
+  else if (admitted < n && refusing.isStrike(budgets, rule, cost, amounts)) refusing.strike(outcome, budgets, rule);
+}
+
+/** What of an account has not ended. Strikes come later, because they depend on the windows of all accounts. */
+function presentAccount(
+  before: readonly AccountState[],
+  i: number,
+  rule: Rule,
+  budgets: readonly RuleBudget[],
+  nowMs: number,
+  n: number,
+): Draft<AccountState> {
+  const { limits } = budgets[i]!;
+  const earlier = before[i];
+  if (earlier === undefined) return { windows: {} };
+  const account: Draft<AccountState> = { windows: charging.presentWindows(earlier.windows, limits, nowMs) };
+  if (earlier.ban !== undefined) {
+    const ban = refusing.currentBan(earlier.ban, i === rule.bansIn ? rule.bans : undefined, nowMs, budgets, n === 0);
+    if (ban !== undefined) account.ban = ban;
+  }
+  if (earlier.topUps !== undefined) {
+    const topUps = special.topUpsOf(limits);
+    if (topUps !== undefined) account.topUps = topUps;
+  }
+  if (earlier.leases !== undefined) account.leases = earlier.leases;
+  if (earlier.tickets !== undefined) account.tickets = earlier.tickets;
+  return account;
+}
+
+/** By how much the clock was set back, according to the windows of all accounts, milliseconds. */
+function backOf(before: readonly AccountState[], budgets: readonly RuleBudget[], nowMs: number): number {
+  let backMs = 0;
+  for (let i = 0; i < budgets.length; i++) {
+    const windows = before[i]?.windows;
+    if (windows !== undefined) {
+      for (const limit of budgets[i]!.limits) {
+        backMs = Math.max(backMs, counting.presentCount(windows[limit.window], limit, nowMs).backMs);
+      }
+    }
+  }
+  return backMs;
+}
+
+function hasTopUps(accounts: readonly AccountState[]): boolean {
+  for (const account of accounts) if (account?.topUps !== undefined) return true;
+  return false;
+}
+
+function isBanned(accounts: readonly AccountState[], nowMs: number): boolean {
+  for (const { ban } of accounts) if (ban !== undefined && nowMs < ban.untilMs) return true;
+  return false;
+}
+
+function isLent(accounts: readonly AccountState[]): boolean {
+  for (const { leases } of accounts) if (leases !== undefined) return true;
+  return false;
+}
+
+/**
+ * The account that a store keeps after a decision, which returns only what its rule counts: the same object as in the outcome, or one that
+ * has also the windows that the rule does not count, as after a change of plans.
+ *
+ * Slices become another kind when something is counted. If refusals did it, a client that polls two gateways that are in the
+ * middle of a reload would move its count along with the present, and never be admitted again.
+ * @param i the index of the budget
+ */
+export function accountAfter(before: AccountState | undefined, outcome: Outcome, i: number, rule: Rule): AccountState {
+  const after = outcome.accounts[i]!;
+  const budget = rule.budgets[i]!;
+  const earlier = before ?? UNSEEN;
+  if (outcome.n === 0) return special.afterReturn(earlier, after, budget, outcome.nowMs);
+  if (earlier.topUps !== undefined || earlier.ban !== undefined)
+    return special.keptAccount(earlier, outcome, i, budget);
+  for (const name in earlier.windows) {
+    const window = name as WindowName;
+    const { slices } = earlier.windows[window]!;
+    const left = after.windows[window];
+    const isOther =
+      left === undefined
+        ? charging.limitOf(budget, window) === undefined
+        : slices !== undefined && slices.per !== left.slices?.per;
+    if (isOther) return special.keptAccount(earlier, outcome, i, budget);
+  }
+  return after;
+}

@@ -1,0 +1,213 @@
+import * as charging from './charging.ts';
+import * as counting from './counting.ts';
+import * as refusing from './refusing.ts';
+import type { AccountState, Draft, Lease, LeaseTerms, Outcome, ReturnedLease, Rule, RuleBudget } from './types.ts';
+
+/*
+ * Leases: units of an account that one gateway has borrowed. The store has counted them in every window and in the history, as if
+ * requests had used them, so the gateway may admit requests from them without asking again.
+ */
+
+const HOUR_MS = 3_600_000;
+/** The longest lease. It is short because requests may wait until the lease of a killed gateway has ended. */
+export const MAX_LEASE_MS = 250;
+/** Shorter leases are not worth a call. */
+const MIN_LEASE_MS = 10;
+/** A lease takes at most 1/16 of what the tightest window has left. */
+const SHARE = 16;
+/** Fewer units, and fewer requests, are not worth a call. */
+const MIN_UNITS = 4;
+const MIN_REQUESTS = 2;
+/** How long after the end of a lease its return may be on the way, so that a request waits for it and the store does not refuse it. */
+export const RETURN_WITHIN_MS = 100;
+/** How long after its end the store knows a lease, and takes back what the gateway did not use: the gateway may have been busy. */
+const KNOWN_FOR_MS = 2_000;
+/** An operator has set the clock back by more than this if a lease ends so much later than one that begins now. */
+const MAX_AHEAD_MS = 5_000;
+/** Minimum pause between two recalls of one account. */
+const RECALL_EVERY_MS = 20;
+/** The most leases of one account. */
+const MAX_LEASES = 64;
+
+/** The leases that the store still knows. If its clock was set back a little, none ends later than one that begins now. */
+function knownLeases(account: AccountState, nowMs: number): Lease[] {
+  const known: Lease[] = [];
+  if (account.leases === undefined) return known;
+  const latestMs = nowMs + MAX_LEASE_MS;
+  for (const lease of account.leases) {
+    const { id, units, endsAtMs } = lease;
+    if (nowMs < endsAtMs + KNOWN_FOR_MS && endsAtMs <= latestMs + MAX_AHEAD_MS)
+      known.push(endsAtMs > latestMs ? { id, units, endsAtMs: latestMs } : lease);
+  }
+  return known;
+}
+
+/** True while a gateway may still return units of this account, even if no request can wait that long. */
+function mayReturn(account: AccountState, nowMs: number): boolean {
+  for (const { units } of knownLeases(account, nowMs)) if (units !== 0) return true;
+  return false;
+}
+
+/** Lends nothing of these accounts for a while, because a request waits for what the store has lent, and calls that back. */
+function notice(outcome: Draft<Outcome>): void {
+  const { accounts, nowMs } = outcome;
+  const recalls: number[] = [];
+  for (let i = 0; i < accounts.length; i++) {
+    const account: Draft<AccountState> = accounts[i]!;
+    const lent: Lease[] = [];
+    let isNoticed = false;
+    for (const lease of knownLeases(account, nowMs)) {
+      if (lease.units !== 0) lent.push(lease);
+      else if (lease.endsAtMs > nowMs + MAX_LEASE_MS - RECALL_EVERY_MS) isNoticed = true;
+    }
+    if (lent.length > 0 && !isNoticed) {
+      lent.push({ id: 0, units: 0, endsAtMs: nowMs + MAX_LEASE_MS });
+      account.leases = lent;
+      recalls.push(i);
+    }
+  }
+  if (recalls.length > 0) outcome.recalls = recalls;
+}
+
+/** How many units a request may wait for that the windows of an account have counted. */
+function unreturnedUnits(account: AccountState, nowMs: number): number {
+  let sum = 0;
+  for (const { units, endsAtMs } of knownLeases(account, nowMs)) {
+    if (units > 0 && nowMs < endsAtMs + RETURN_WITHIN_MS) sum += units;
+  }
+  return sum;
+}
+
+/** For how long a request may wait for units of this account, milliseconds; 0 if the store has lent none. */
+function waitFor(account: AccountState, nowMs: number): number {
+  let longest = 0;
+  for (const { units, endsAtMs } of knownLeases(account, nowMs)) {
+    if (units !== 0) longest = Math.max(longest, endsAtMs + RETURN_WITHIN_MS - nowMs);
+  }
+  return longest;
+}
+
+/** Takes back what a gateway did not use of a lease: once, because the lease is then gone. */
+export function takeBack(outcome: Draft<Outcome>, budgets: readonly RuleBudget[], returned: ReturnedLease): void {
+  const { accounts, nowMs } = outcome;
+  for (let i = 0; i < accounts.length; i++) {
+    const account: Draft<AccountState> = accounts[i]!;
+    const others: Lease[] = [];
+    let found: Lease | undefined;
+    for (const lease of knownLeases(account, nowMs)) {
+      if (found === undefined && lease.id === returned.id) found = lease;
+      else others.push(lease);
+    }
+    if (found !== undefined) {
+      account.leases = others.length === 0 ? undefined : others;
+      const units = Math.min(returned.unused, Math.abs(found.units));
+      outcome.tookBack = { units, hour: Math.floor((found.endsAtMs - 1) / HOUR_MS) };
+      if (units > 0) giveBack(account, budgets[i]!, returned.places[i], units);
+    }
+  }
+}
+
+function giveBack(
+  account: Draft<AccountState>,
+  budget: RuleBudget,
+  places: readonly number[] | undefined,
+  units: number,
+): void {
+  let windows = counting.copyOfWindows(account.windows);
+  for (let j = 0; j < budget.limits.length; j++) {
+    const limit = budget.limits[j]!;
+    const count = windows[limit.window];
+    if (count !== undefined) {
+      const left = counting.givenBack(count, limit, places?.[j] ?? 0, units);
+      if (left === undefined) windows = counting.withoutWindow(windows, limit.window);
+      else windows[limit.window] = left;
+    }
+  }
+  account.windows = windows;
+}
+
+/** Decides about what was not admitted, and lends, where the store has lent units or is asked for some. */
+export function decideWithLeases(
+  outcome: Draft<Outcome>,
+  budgets: readonly RuleBudget[],
+  rule: Rule,
+  room: number,
+  terms: LeaseTerms | undefined,
+): void {
+  const { accounts, admitted, n, nowMs, cost, amounts } = outcome;
+  for (const account of accounts) if (mayReturn(account, nowMs)) outcome.mayReturn = true;
+  if (admitted < room) {
+    outcome.isCrowded = true;
+  } else if (admitted < n) {
+    let waitMs = 0;
+    if (!terms?.isFinal) for (const account of accounts) waitMs = Math.max(waitMs, waitFor(account, nowMs));
+    const isStrike = refusing.isStrike(budgets, rule, cost, amounts);
+    if (waitMs > 0 && mayHelp(outcome, budgets, rule, isStrike)) {
+      notice(outcome);
+      outcome.waitMs = waitMs;
+    } else if (isStrike) {
+      refusing.strike(outcome, budgets, rule);
+      if (outcome.imposesBan) {
+        notice(outcome);
+        outcome.mayReturn = undefined;
+      }
+    }
+  } else if (terms?.borrows !== undefined && n > 0) {
+    lend(outcome, budgets, terms.borrows.id, terms.borrows.units);
+  }
+}
+
+/**
+ * Whether what gateways may still return could change the refusal of some requests: one of them would fit then, or they would lead to a
+ * ban of an account whose units other gateways may still be using.
+ */
+function mayHelp(outcome: Outcome, budgets: readonly RuleBudget[], rule: Rule, isStrike: boolean): boolean {
+  const { accounts, n, admitted, nowMs } = outcome;
+  const returned: number[] = [];
+  for (const account of accounts) returned.push(unreturnedUnits(account, nowMs));
+  if (charging.roomFor(outcome, budgets, 1, returned) > 0) return true;
+  const struck = accounts[rule.bansIn]!;
+  const strikes = struck.strikes === undefined ? 0 : struck.strikes.count;
+  if (!isStrike || strikes + n - admitted < rule.bans!.after) return false;
+  return waitFor(struck, nowMs) > 0;
+}
+
+/**
+ * Lends units after the decision has admitted all its requests: at most a sixteenth of the room that is left in the tightest window,
+ * and only while no refusal is near. The lease ends before any window, slice, hour or top-up in which the store counts it.
+ */
+function lend(outcome: Draft<Outcome>, budgets: readonly RuleBudget[], id: number, most: number): void {
+  const { accounts, cost, nowMs } = outcome;
+  let room = most * SHARE;
+  let forMs = Math.min(MAX_LEASE_MS, HOUR_MS - (nowMs % HOUR_MS));
+  for (let i = 0; i < accounts.length; i++) {
+    const account = accounts[i]!;
+    if (account.strikes !== undefined || !hasRoomForLease(account, nowMs)) return;
+    for (const limit of budgets[i]!.limits) {
+      const count = account.windows[limit.window];
+      if (count === undefined) return;
+      room = Math.min(room, limit.limit - count.used);
+      forMs = Math.min(forMs, count.endsAtMs - (count.slices === undefined ? 0 : limit.lengthMs) - nowMs);
+      if (limit.topUp !== undefined) forMs = Math.min(forMs, limit.topUp.untilMs - nowMs);
+    }
+  }
+  const units = Math.min(most, Math.floor(room / SHARE));
+  if (units < Math.max(MIN_UNITS, MIN_REQUESTS * cost) || forMs < MIN_LEASE_MS) return;
+  for (let i = 0; i < accounts.length; i++) {
+    const account: Draft<AccountState> = accounts[i]!;
+    const { limits } = budgets[i]!;
+    charging.count(account.windows, limits, nowMs, units);
+    const leases = knownLeases(account, nowMs);
+    leases.push({ id, units: limits.length === 0 ? -units : units, endsAtMs: nowMs + forMs });
+    account.leases = leases;
+  }
+  outcome.lent = { units, forMs };
+}
+
+/** Whether a further lease may be noted for an account: not while a notice is in force, and not beyond `MAX_LEASES`. */
+function hasRoomForLease(account: AccountState, nowMs: number): boolean {
+  const known = knownLeases(account, nowMs);
+  if (known.length >= MAX_LEASES) return false;
+  for (const { units, endsAtMs } of known) if (units === 0 && nowMs < endsAtMs) return false;
+  return true;
+}

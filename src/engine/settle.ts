@@ -1,0 +1,32 @@
+import * as counting from './counting.ts';
+import type { Limit, WindowCounts } from './types.ts';
+
+/**
+ * The windows of an account after the settlement of a request. What it took in advance and did not use returns to the windows and slices
+ * in which the store counted it, as far as they are open. What it used besides is counted now, even beyond the limit.
+ * @param delta what to add; negative to give back
+ * @param places where the store counted the request, by limit (`placeOf`)
+ * @param nowMs the store's clock, Unix milliseconds
+ */
+export function settled(
+  before: WindowCounts,
+  delta: number,
+  limits: readonly Limit[],
+  places: readonly number[],
+  nowMs: number,
+): WindowCounts {
+  let windows = counting.copyOfWindows(before);
+  for (let i = 0; i < limits.length; i++) {
+    const limit = limits[i]!;
+    const count = before[limit.window];
+    const present = counting.presentCount(count, limit, nowMs).count;
+    if (delta > 0) {
+      windows[limit.window] = counting.countIn(present, limit, nowMs, delta);
+    } else if (present !== undefined && count?.slices?.per === limit.slices) {
+      const after = counting.givenBack(present, limit, places[i]!, -delta);
+      if (after === undefined) windows = counting.withoutWindow(windows, limit.window);
+      else if (after !== present) windows[limit.window] = after;
+    }
+  }
+  return windows;
+}

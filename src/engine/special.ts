@@ -1,0 +1,199 @@
+import type { Ban } from '../model/account.ts';
+import type { WindowName } from '../model/values.ts';
+import * as charging from './charging.ts';
+import * as counting from './counting.ts';
+import type { AccountState, Draft, Limit, Outcome, Rule, RuleBudget, Ticket, TopUps } from './types.ts';
+
+/* What only few decisions need: top-ups, bounds of requests in flight, and what a store keeps beside what a rule counts. */
+
+/** How long a store believes a report of requests in flight: a process that lives reports more often. */
+const TICKET_MS = 10_000;
+
+/** The budgets with what operators have added to their limits, as far as it is in force. */
+export function toppedUp(
+  budgets: readonly RuleBudget[],
+  before: readonly AccountState[],
+  nowMs: number,
+): readonly RuleBudget[] {
+  const all: RuleBudget[] = [];
+  for (let i = 0; i < budgets.length; i++) {
+    const budget = budgets[i]!;
+    const topUps = before[i]?.topUps;
+    if (topUps === undefined) {
+      all.push(budget);
+    } else {
+      const limits: Limit[] = [];
+      for (const limit of budget.limits) limits.push(withTopUp(limit, topUps, nowMs));
+      all.push({ name: budget.name, unit: budget.unit, inFlight: budget.inFlight, limits });
+    }
+  }
+  return all;
+}
+
+function withTopUp(limit: Limit, topUps: TopUps, nowMs: number): Limit {
+  const topUp = topUps[limit.window];
+  if (topUp === undefined || nowMs >= topUp.untilMs) return limit;
+  const { window, lengthMs, slices, instants } = limit;
+  return { window, lengthMs, limit: limit.limit + topUp.amount, slices, instants, topUp };
+}
+
+/** What operators have added to these limits; undefined if nothing. */
+export function topUpsOf(limits: readonly Limit[]): TopUps | undefined {
+  let found: Draft<TopUps> | undefined;
+  for (const { window, topUp } of limits) {
+    if (topUp !== undefined) {
+      if (found === undefined) found = {};
+      found[window] = topUp;
+    }
+  }
+  return found;
+}
+
+/**
+ * How many further requests may be in flight in every account. Notes in the outcome how many are, and gives the accounts the tickets of the
+ * other processes.
+ */
+export function roomInFlight(
+  outcome: Draft<Outcome>,
+  before: readonly AccountState[],
+  rule: Rule,
+  held: readonly number[] | undefined,
+): number {
+  const { nowMs, n } = outcome;
+  let room = n;
+  const counts: number[] = [];
+  for (let i = 0; i < rule.budgets.length; i++) {
+    const most = rule.budgets[i]!.inFlight;
+    if (most === undefined) {
+      counts.push(-1);
+    } else {
+      const own = held?.[i] ?? -1;
+      let inFlight = own < 0 ? 0 : own;
+      const tickets = ticketsBeside(before[i]?.tickets, own < 0 ? undefined : rule.holder, nowMs);
+      for (const { count } of tickets) inFlight += count;
+      counts.push(inFlight);
+      setTickets(outcome, i, tickets);
+      room = Math.min(room, most - inFlight);
+    }
+  }
+  outcome.inFlight = counts;
+  return Math.max(room, 0);
+}
+
+/** The tickets in force. After the clock was set back, none ends later than one that begins now. @param holder whose ticket is left out */
+function ticketsBeside(tickets: readonly Ticket[] | undefined, holder: string | undefined, nowMs: number): Ticket[] {
+  const others: Ticket[] = [];
+  if (tickets === undefined) return others;
+  for (const ticket of tickets) {
+    if (ticket.holder !== holder && ticket.endsAtMs > nowMs) {
+      const endsAtMs = Math.min(ticket.endsAtMs, nowMs + TICKET_MS);
+      others.push({ holder: ticket.holder, count: ticket.count, endsAtMs });
+    }
+  }
+  return others;
+}
+
+/** Counts those that were admitted among those in flight. */
+export function addInFlight(outcome: Outcome, rule: Rule, held: readonly number[] | undefined): void {
+  const { admitted, nowMs } = outcome;
+  const counts = outcome.inFlight as number[];
+  for (let i = 0; i < counts.length; i++) {
+    if (counts[i]! >= 0) {
+      counts[i] = counts[i]! + admitted;
+      const own = Math.max(held?.[i] ?? 0, 0) + admitted;
+      if (rule.holder !== undefined && own > 0) {
+        const tickets: Ticket[] = [];
+        for (const ticket of outcome.accounts[i]!.tickets ?? []) tickets.push(ticket);
+        tickets.push({ holder: rule.holder, count: own, endsAtMs: nowMs + TICKET_MS });
+        setTickets(outcome, i, tickets);
+      }
+    }
+  }
+}
+
+function setTickets(outcome: Outcome, i: number, tickets: readonly Ticket[]): void {
+  const account: Draft<AccountState> = outcome.accounts[i]!;
+  account.tickets = tickets.length === 0 ? undefined : tickets;
+}
+
+/**
+ * One account after a lease was returned, perhaps under an earlier rule: nothing else of it changes, because the present rule may count
+ * its strikes and windows otherwise.
+ */
+export function afterReturn(
+  before: AccountState,
+  after: AccountState,
+  budget: RuleBudget,
+  nowMs: number,
+): AccountState {
+  let windows = counting.copyOfWindows(before.windows);
+  for (const limit of budget.limits) {
+    const { window, slices } = limit;
+    const earlier = before.windows[window];
+    const left = after.windows[window];
+    const present = counting.presentCount(earlier, limit, nowMs).count;
+    if (earlier?.slices?.per === slices && present?.used !== left?.used) {
+      if (left === undefined) windows = counting.withoutWindow(windows, window);
+      else windows[window] = left;
+    }
+  }
+  const kept: Draft<AccountState> = { windows };
+  if (before.strikes !== undefined) kept.strikes = before.strikes;
+  if (before.ban !== undefined) kept.ban = before.ban;
+  if (before.topUps !== undefined) kept.topUps = before.topUps;
+  if (before.topUpNotes !== undefined) kept.topUpNotes = before.topUpNotes;
+  if (before.tickets !== undefined) kept.tickets = before.tickets;
+  if (after.leases !== undefined) kept.leases = after.leases;
+  return kept;
+}
+
+/** One account after a decision, with what the rule does not count. */
+export function keptAccount(before: AccountState, outcome: Outcome, i: number, budget: RuleBudget): AccountState {
+  const { nowMs, admitted } = outcome;
+  const after = outcome.accounts[i]!;
+  const windows = counting.copyOfWindows(after.windows);
+  for (const name in before.windows) {
+    const window = name as WindowName;
+    const count = before.windows[window]!;
+    const limit = charging.limitOf(budget, window);
+    const isConverted =
+      count.slices !== undefined && count.slices.per !== limit?.slices && after.windows[window] !== undefined;
+    if (limit === undefined || (isConverted && admitted === 0)) windows[window] = count;
+  }
+  const kept: Draft<AccountState> = { windows };
+  if (after.strikes !== undefined) kept.strikes = after.strikes;
+  const ban = banAfter(before.ban, after.ban);
+  if (ban !== undefined) kept.ban = ban;
+  if (after.leases !== undefined) kept.leases = after.leases;
+  if (after.tickets !== undefined) kept.tickets = after.tickets;
+  keepTopUps(kept, before, nowMs);
+  return kept;
+}
+
+/** Keeps what is in force of the top-ups of an account, also in windows that the rule does not count. */
+function keepTopUps(kept: Draft<AccountState>, before: AccountState, nowMs: number): void {
+  if (before.topUps === undefined) return;
+  let topUps: Draft<TopUps> | undefined;
+  for (const name in before.topUps) {
+    const topUp = before.topUps[name as WindowName]!;
+    if (nowMs < topUp.untilMs) {
+      if (topUps === undefined) topUps = {};
+      topUps[name as WindowName] = topUp;
+    }
+  }
+  if (topUps === undefined) return;
+  kept.topUps = topUps;
+  const notes = [];
+  for (const note of before.topUpNotes ?? []) if (nowMs < note.untilMs) notes.push(note);
+  if (notes.length > 0) kept.topUpNotes = notes;
+}
+
+/**
+ * The ban that a store keeps: a decision leaves out the budget of a ban if its own rule lacks that. A ban that ends later is a new
+ * one; its number may be the same, because the one before was forgotten.
+ */
+function banAfter(before: Ban | undefined, ban: Ban | undefined): Ban | undefined {
+  if (before?.budget === undefined || ban === undefined || ban.untilMs > before.untilMs || ban.budget !== undefined)
+    return ban;
+  return { number: ban.number, untilMs: ban.untilMs, window: ban.window, budget: before.budget };
+}
