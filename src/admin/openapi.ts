@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { atOnce, type Steps } from '../io/steps.ts';
 import { hasQuery, isOptional, lineOf, membersOf } from '../operations/catalogue/input.ts';
-import { FINAL } from '../operations/catalogue/operation.ts';
+import { effectOf } from '../operations/catalogue/operation.ts';
 import { invalidPlans } from '../operations/catalogue/plan-operations.ts';
 import { ENDPOINTS, type Endpoint, fieldsOf, isPaged } from './endpoints.ts';
 import { ABOUT, HEADERS, type Json, OWN_PATHS, PARAMETERS, RESPONSES, SECURITY } from './openapi-common.ts';
@@ -109,8 +109,8 @@ const TAGS: Readonly<Record<string, string>> = { keys: 'keys', customers: 'custo
 
 /** What becomes of what is changed, and what else a caller needs to know; undefined if the summary says it all. */
 function descriptionOf(endpoint: Endpoint): string | undefined {
-  const { effect, isFinal } = 'run' in endpoint ? endpoint : {};
-  const parts = [effect, isFinal && FINAL, endpoint.description].filter((part) => part !== undefined);
+  const effect = 'run' in endpoint ? effectOf(endpoint) : undefined;
+  const parts = [effect, endpoint.description].filter((part) => part !== undefined);
   return parts.length === 0 ? undefined : parts.join(' ');
 }
 

@@ -7,7 +7,7 @@ import type { StoreOperation } from '../operations/catalogue/all.ts';
 import { showCustomer } from '../operations/catalogue/customer-operations.ts';
 import { membersOf, pathMembersOf } from '../operations/catalogue/input.ts';
 import { showKey } from '../operations/catalogue/key-operations.ts';
-import { FINAL, type InputOf } from '../operations/catalogue/operation.ts';
+import { effectOf, type InputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { unreadableText } from '../operations/unreadable.ts';
 import type { OpenOptions } from '../serve/open-store.ts';
@@ -57,14 +57,14 @@ export function operationCommand<O extends AnyOperation>(operation: O, look: Loo
   const positionals = positionalsOf(operation, look);
   return {
     name,
-    about: [operation.sentence, operation.effect].filter((text) => text !== undefined).join(' '),
+    about: [operation.sentence, effectOf(operation)].filter((text) => text !== undefined).join(' '),
     positionals,
     environment: OF_OPERATIONS,
     examples: look.examples ?? [`tollgate ${[name, ...positionals].join(' ')}`],
     options: {
       ...optionsOf({ operation }),
       ...look.options,
-      ...(operation.isFinal === true ? { yes: yesOf(operation) } : {}),
+      ...(operation.asksFirst === true ? { yes: yesOf(operation) } : {}),
       ...(isNamed(operation) ? { id: ONCE } : {}),
       json: jsonOf(operation),
     },
@@ -147,8 +147,8 @@ function asCommand(error: unknown): never {
  * Whether `--yes` is required where there is no person to ask. What only an admin may do is not urgent. A program must be able to revoke a
  * leaked key at once.
  */
-function insistsOnYes({ isFinal, role }: AnyOperation): boolean {
-  return isFinal === true && role === 'admin';
+function insistsOnYes({ asksFirst, role }: AnyOperation): boolean {
+  return asksFirst === true && role === 'admin';
 }
 
 function yesOf(operation: AnyOperation): Option {
@@ -161,7 +161,7 @@ function yesOf(operation: AnyOperation): Option {
 /** @throws Failure `bad_usage` */
 function insistOnYes(operation: AnyOperation, { options }: Words, { question = null }: Terminal): void {
   if (!insistsOnYes(operation) || options.yes === true || question !== null) return;
-  throw new Failure('bad_usage', `${operation.effect} ${FINAL} Give --yes to do it.`);
+  throw new Failure('bad_usage', `${effectOf(operation)} Give --yes to do it.`);
 }
 
 interface Asking {
@@ -173,7 +173,7 @@ interface Asking {
 }
 
 /**
- * Asks the person whether to do what cannot be undone, and for what the operation asks for. Nothing is asked about what does not exist, or
+ * Asks the person whether to do what asks first, and for what the operation asks for. Nothing is asked about what does not exist, or
  * was revoked before.
  * @returns members of the input; null if the person does not want it
  */
@@ -181,9 +181,9 @@ async function answersTo(
   operation: AnyOperation,
   { at, id, isForRevoked, words, terminal: { question = null } }: Asking,
 ): Promise<Readonly<Record<string, unknown>> | null> {
-  const { isFinal, effect, asks = {} } = operation;
+  const { asksFirst, asks = {} } = operation;
   const given = Object.keys(optionsOf({ operation })).filter((option) => words.options[option] !== undefined);
-  const isSure = isFinal !== true || words.options.yes === true;
+  const isSure = asksFirst !== true || words.options.yes === true;
   const questions = given.length === 0 ? Object.entries(asks) : [];
   if (question === null || id === null || (isSure && questions.length === 0)) return {};
   const facts = isTokenHolder(id) ? '' : await factsOf(at, id, isForRevoked);
@@ -192,7 +192,7 @@ async function answersTo(
     const verb = operation.command![0].split(' ').at(-1)!;
     const options = given.map((option) => ` --${option} ${words.options[option]}`).join('');
     const what = `${verb.charAt(0).toUpperCase()}${verb.slice(1)} ${id}${facts}${options}`;
-    if (!isYes(await question(`${what}? ${effect} ${FINAL} [y/N] `))) return null;
+    if (!isYes(await question(`${what}? ${effectOf(operation)} [y/N] `))) return null;
   }
   const answers: Record<string, boolean> = {};
   for (const [member, text] of questions) {

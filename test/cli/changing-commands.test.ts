@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { main } from '../../src/main.ts';
 import { OPERATIONS } from '../../src/operations/catalogue/all.ts';
 import { pathMembersOf } from '../../src/operations/catalogue/input.ts';
-import { FINAL } from '../../src/operations/catalogue/operation.ts';
+import { effectOf } from '../../src/operations/catalogue/operation.ts';
 import { allowance } from '../support/allowance.ts';
 import { runCommand } from '../support/run-command.ts';
 import { STORES, spend } from './ledger-commands.ts';
@@ -69,7 +69,7 @@ const CHANGES = OPERATIONS.flatMap((operation) => {
 describe.each(CHANGES)('the command of $name', ({ operation, name, words }) => {
   test('prints the output of its operation as JSON, and is recorded', async () => {
     const given = await WORDS[name]!();
-    const { code, stdout, stderr } = await run(...words, ...given, ...(operation.isFinal ? ['--yes'] : []), '--json');
+    const { code, stdout, stderr } = await run(...words, ...given, ...(operation.asksFirst ? ['--yes'] : []), '--json');
     expect([code, stderr]).toEqual([0, '']);
     const output = JSON.parse(stdout);
     expect(operation.output.parse(output)).toEqual(output);
@@ -79,9 +79,9 @@ describe.each(CHANGES)('the command of $name', ({ operation, name, words }) => {
   });
 });
 
-const FINAL_ONES = CHANGES.filter(({ operation }) => operation.isFinal === true);
+const ASKED_FIRST = CHANGES.filter(({ operation }) => operation.asksFirst === true);
 
-describe.each(FINAL_ONES)('the command of $name, which cannot be undone,', ({ operation, name, words }) => {
+describe.each(ASKED_FIRST)('the command of $name', ({ operation, name, words }) => {
   test('asks a person with what it does, and changes nothing after a no', async () => {
     const given = await WORDS[name]!();
     const asked: string[] = [];
@@ -95,7 +95,9 @@ describe.each(FINAL_ONES)('the command of $name, which cannot be undone,', ({ op
     };
     for (const answer of ['', 'no', null]) expect(await answering(answer)).toBe(1);
     expect(asked[0]).toMatch(new RegExp(`^\\w+-?\\w* ${given[0]} \\(plan pro.*\\).*\\? `));
-    expect(asked[0]!.endsWith(`? ${operation.effect} ${FINAL} [y/N] `)).toBe(true);
+    expect(asked[0]!.endsWith(`? ${effectOf(operation)} [y/N] `)).toBe(true);
+    expect(asked[0]!.includes('cannot be undone')).toBe(operation.isFinal === true);
+    expect((await run(...words, '--help')).stdout.replaceAll(/\s+/g, ' ')).toContain(effectOf(operation));
     expect((await json('audit', '--limit', '1')).changes[0].action).not.toBe(operation.action);
     expect(await answering('y')).toBe(0);
     expect((await json('audit', '--limit', '1')).changes[0].action).toBe(operation.action);
@@ -107,7 +109,7 @@ const OF_A_RECORD = CHANGES.filter(({ operation }) => pathMembersOf(operation)[0
 test.each(OF_A_RECORD)('the command of $name refuses a record that there is not, with a sentence', async (change) => {
   const [id, ...given] = await WORDS[change.name]!();
   const none = `${id!.slice(0, 4)}none`;
-  expect(await run(...change.words, none, ...given, ...(change.operation.isFinal ? ['--yes'] : []))).toEqual({
+  expect(await run(...change.words, none, ...given, ...(change.operation.asksFirst ? ['--yes'] : []))).toEqual({
     ...{ code: 1, stdout: '', stderr: `There is no ${none === 'key_none' ? 'key' : 'customer'} ${none}.\n` },
   });
 });

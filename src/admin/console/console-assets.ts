@@ -10,7 +10,7 @@ import { inSlices, type Steps } from '../../io/steps.ts';
 import { ATTRIBUTES, type Attribute, type AttributeName, SEARCHED } from '../../model/attributes.ts';
 import { OPERATIONS } from '../../operations/catalogue/all.ts';
 import { isOptional } from '../../operations/catalogue/input.ts';
-import { FINAL } from '../../operations/catalogue/operation.ts';
+import { effectOf } from '../../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../../operations/catalogue/perform.ts';
 import { RECORDED_ACTIONS } from '../../operations/catalogue/recorded-operations.ts';
 
@@ -131,20 +131,24 @@ function* load(): Steps<Page> {
 }
 
 /** What the page knows of an operation that changes a key or a customer. */
-export interface OperationWords extends Required<Pick<AnyOperation, 'line' | 'role' | 'action'>> {
-  readonly isFinal?: true;
+export interface OperationWords
+  extends Required<Pick<AnyOperation, 'line' | 'role' | 'action'>>,
+    Pick<AnyOperation, 'isFinal' | 'endsBan'> {
   /** What becomes of the key or the customer, in plain sentences. */
   readonly effect: string;
   readonly needsInput?: true;
 }
 
 function operationWords(): readonly OperationWords[] {
-  return OPERATIONS.flatMap(({ line, role, action, effect, isFinal, input }): OperationWords[] => {
+  return OPERATIONS.flatMap((operation): OperationWords[] => {
+    const { line, role, action, isFinal, endsBan, input } = operation;
+    const effect = effectOf(operation);
     if (action === undefined || effect === undefined) return [];
     return [
       {
-        ...{ line, role, action },
-        ...(isFinal === true ? { isFinal, effect: `${effect} ${FINAL}` } : { effect }),
+        ...{ line, role, action, effect },
+        ...(isFinal === true ? { isFinal } : {}),
+        ...(endsBan === true ? { endsBan } : {}),
         ...(input === undefined || isOptional(input) ? {} : { needsInput: true }),
       },
     ];

@@ -101,6 +101,7 @@ export const liftBan = defineOperation({
   on: 'store',
   needsNoPlans: true,
   action: 'ban.lift',
+  endsBan: true,
   input: z.strictObject({
     reason: reason
       .optional()

@@ -191,6 +191,7 @@ export const deleteCustomer = defineOperation({
   role: 'admin',
   sentence: 'Removes a customer.',
   effect: 'All its attributes, counts and its ban are removed for good. The record of changes keeps its entries.',
+  asksFirst: true,
   isFinal: true,
   description:
     'While it has keys that are not revoked it is refused, unless `keys` asks for them to be revoked first. Its id stays in the store, so ' +

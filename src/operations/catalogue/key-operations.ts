@@ -254,6 +254,7 @@ export const revokeKey = defineOperation({
   effect:
     'All its secrets end at once and for good: each of its requests gets a 401. To change a secret without an interruption, rotate it ' +
     'instead.',
+  asksFirst: true,
   isFinal: true,
   description:
     'The key can still be read, until it is deleted. To revoke it twice is no mistake; the first time stands.',
@@ -394,6 +395,7 @@ export const endSecret = defineOperation({
   needsNoPlans: true,
   sentence: 'Ends one of several secrets of a key.',
   effect: 'Requests with this secret get a 401 within a second. Its other secrets keep working.',
+  asksFirst: true,
   isFinal: true,
   description:
     'The only secret that works is not ended this way, and neither is one of several that end with the same characters: 409.',
@@ -427,6 +429,7 @@ export const deleteKey = defineOperation({
   role: 'admin',
   sentence: 'Removes a revoked or expired key. An import does not bring it back.',
   effect: 'All its attributes, counts and its ban are removed for good. The record of changes keeps its entries.',
+  asksFirst: true,
   isFinal: true,
   description:
     'Its id and the HMACs of its secrets stay in the store, so that no import brings it back. To delete it twice is no mistake. DELETE of ' +

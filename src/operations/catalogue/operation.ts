@@ -48,8 +48,12 @@ interface Definition<
    * question of the command, for the dialog of the console and for the reference.
    */
   readonly effect?: string;
-  /** It cannot be undone: a person is asked first. */
+  /** A person is asked first, with its effect. What only an admin may do needs `--yes` where there is no person to ask. */
+  readonly asksFirst?: true;
+  /** It cannot be undone, and its effect says so. */
   readonly isFinal?: true;
+  /** It ends a ban: the console offers it while there is one, and Explain names the operator who did it. */
+  readonly endsBan?: true;
   /** Its output has a secret, which is shown this once. */
   readonly makesSecret?: true;
   /** What a person who gave none of its members is asked, by the member that a yes makes true. */
@@ -83,8 +87,12 @@ interface Definition<
   ) => Promise<Done<z.output<Out>>>;
 }
 
-/** Follows the effect of an operation that is final. */
-export const FINAL = 'This cannot be undone.';
+/** What an operation does, for a person who is about to do it; undefined if its sentence says it all. */
+export function effectOf({ effect, isFinal }: Effect): string | undefined {
+  return isFinal === true ? `${effect} This cannot be undone.` : effect;
+}
+
+type Effect = Partial<Pick<Operation, 'effect' | 'isFinal'>>;
 
 /** Codes of errors that not every operation has. */
 type FailureWay = 'not_found' | 'conflict' | 'invalid_plans' | 'store_unavailable';

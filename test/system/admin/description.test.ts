@@ -4,9 +4,12 @@ import { pepperCheckOf } from '../../../src/identify/pepper-record.ts';
 import { ask, STORES, startWithAdmin, TOKEN, type Told } from '../../admin/operator.ts';
 import { someKey } from '../../identify/some-key.ts';
 import { eventually } from '../../support/conditions.ts';
-import { PLANS, type TestGateway } from '../../support/gateway.ts';
+import { PLANS as COMMON, type TestGateway } from '../../support/gateway.ts';
 import { type Description, Referee, readDescription } from '../../support/openapi-referee.ts';
 import { type PrivateRedis, privateRedis, redisCommand } from '../../support/redis.ts';
+
+/** With a plan whose customers are banned as wholes. */
+const PLANS = COMMON.replace('plans:\n', '$&  shared: { limits: { minute: 3 }, bans: { of: customer } }\n');
 
 const described = JSON.parse(JSON.stringify(openApi()));
 
@@ -32,6 +35,20 @@ async function leftByItsReplica({ port, url }: PrivateRedis): Promise<void> {
   await eventually(async () => (await replicas()) === '1', { withinMs: 15_000 });
   await replica.stop();
   await eventually(async () => (await replicas()) === '0', { withinMs: 15_000 });
+}
+
+const KINDS = ['/keys', '/customers'] as const;
+
+/** The id of a new key, or of a new customer, that is banned. */
+async function bannedId(of: TestGateway, kind: (typeof KINDS)[number]): Promise<string> {
+  const make = (path: string, body: object) => referee.ask(of, 'POST', `/admin${path}`, body);
+  const { id, key = null } = (await make(kind, { plan: kind === '/keys' ? 'small' : 'shared' })).body;
+  const caller = key ?? (await make('/keys', { customer: id })).body.key;
+  // Three requests are admitted, ten are strikes.
+  for (let i = 0; i < 13; i++) await of.get('/v1/pets', caller);
+  const { ban } = (await referee.ask(of, 'GET', `/admin${kind}/${id}/usage`)).body;
+  expect([kind, ban]).toEqual([kind, expect.objectContaining({ number: 1 })]);
+  return id;
 }
 
 let description: Description;
@@ -99,8 +116,8 @@ describe('the API held to its description', () => {
   test('gives every answer that is described, each as described', async () => {
     const server = await privateRedis({ asProcess: true });
     const store = { REDIS_URL: server.url, KEY_PEPPER: 'a pepper that only the tests use' };
-    const gateway = await startWithAdmin(store);
-    const closed = await startWithAdmin({ ...store, ADMIN_TOKEN: '' });
+    const gateway = await startWithAdmin(store, { plans: PLANS });
+    const closed = await startWithAdmin({ ...store, ADMIN_TOKEN: '' }, { plans: PLANS });
     const it = (...what: What) => referee.ask(gateway, ...what);
     const { id, key } = (await it('POST', '/admin/keys', { plan: 'small' }, { 'Idempotency-Key': 'a' })).body;
     await it('POST', '/admin/keys', { plan: 'small' }, { 'Idempotency-Key': 'a' });
@@ -163,7 +180,6 @@ describe('the API held to its description', () => {
       ['GET', '/admin/now'],
       ['GET', '/admin/now?scan=true&limit=1'],
       ['GET', '/admin/bans'],
-      ['DELETE', `/admin/bans/${id}`],
       ['GET', '/admin/plans'],
       ['POST', '/admin/plans/check', { text: 'plans: 1' }],
       ['POST', '/admin/plans/check', { text: PLANS.replace('day: 1000', 'day: 1') }],
@@ -241,7 +257,7 @@ describe('the API held to its description', () => {
       () => /^.*"judgement":"refused".*"msg":"request"\}$/m.exec(gateway.process.stdout)![0],
     );
     await it('POST', '/admin/plans/simulate', { text: PLANS, log });
-    const editing = await startWithAdmin(store, { admin: { editPlans: 'true' } });
+    const editing = await startWithAdmin(store, { plans: PLANS, admin: { editPlans: 'true' } });
     for (const [text, headers] of [
       [PLANS, { 'If-Match': '"x"' }],
       [PLANS, {}],
@@ -270,11 +286,22 @@ describe('the API held to its description', () => {
       ['POST', '/secrets/end', { last4: 'abcd' }],
       ['DELETE', '', undefined],
     ] as const;
+    /** What is done to a key or a customer while it is banned. */
+    const banChanges = [['DELETE', '/bans/{id}', undefined]] as const;
+    const eachBanned = async (of: TestGateway) => {
+      for (const [method, path, body] of banChanges) {
+        for (const kind of KINDS.filter((one) => path.startsWith('/bans/') || path.startsWith(one))) {
+          const on = `/admin${path.replace('{id}', await bannedId(of, kind))}`;
+          await referee.ask(of, method, on, body);
+        }
+      }
+    };
     const usageChanges = [
       ['POST', '/topups', { window: 'day', amount: 5 }],
       ['DELETE', '/topups/day', undefined],
       ['POST', '/usage/reset', undefined],
     ] as const;
+    await eachBanned(gateway);
     await it('POST', `/admin/customers/${customer}/delete`, { keys: 'revoke' });
     await newCustomer('small');
     await it('DELETE', `/admin/keys/${id}`);
@@ -315,7 +342,7 @@ describe('the API held to its description', () => {
     }
     await leftByItsReplica(server);
     const more = 'redis: { timeout: 2s, durability: { timeout: 100ms } }';
-    const unsettled = await startWithAdmin(store, { more });
+    const unsettled = await startWithAdmin(store, { plans: PLANS, more });
     const itUnsettled = (...what: What) => referee.ask(unsettled, ...what);
     // Until the plans of this gateway are recorded as the latest, its API takes those of `without` for newer ones, and refuses a plan that
     // they lack.
@@ -324,8 +351,7 @@ describe('the API held to its description', () => {
     );
     const { body: theirs } = await itUnsettled('POST', '/admin/customers', { plan: 'small' });
     const { body: kept } = await itUnsettled('POST', '/admin/keys', { plan: 'small' });
-    for (let i = 0; i < 14; i++) await unsettled.get('/v1/pets', kept.key);
-    await itUnsettled('DELETE', `/admin/bans/${kept.id}`);
+    await eachBanned(unsettled);
     await itUnsettled('POST', `/admin/keys/${kept.id}/rotate`);
     await itUnsettled('POST', '/admin/keys/import', { keys: [{ sha256: 'c'.repeat(64), plan: 'free' }] });
     await itUnsettled('POST', '/admin/keys/restore', { ...backup, records: [someKey().key] });

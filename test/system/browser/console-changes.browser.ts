@@ -459,6 +459,7 @@ test('an operation that no screen knows has its place in the menu, and a dialog 
     pardon,
     { ...pardon, role: 'admin', action: 'key.crown' },
     { ...pardon, action: 'key.bless', needsInput: true },
+    { ...pardon, action: 'key.acquit', endsBan: true },
   ];
   await page.route('**/operations.js', (route) =>
     route.fulfill({ contentType: 'text/javascript', body: `export const OPERATIONS = ${JSON.stringify(known)};` }),
@@ -466,7 +467,9 @@ test('an operation that no screen knows has its place in the menu, and a dialog 
   await page.goto(`/console/keys/${id}`);
   await page.getByRole('button', { name: 'More' }).click();
   await page.getByRole('button', { name: 'Pardon…' }).waitFor();
-  for (const other of ['Crown…', 'Bless…']) expect(await page.getByRole('button', { name: other }).count()).toBe(0);
+  // The key is not banned.
+  for (const other of ['Crown…', 'Bless…', 'Acquit…'])
+    expect(await page.getByRole('button', { name: other }).count()).toBe(0);
   await page.getByRole('button', { name: 'Pardon…' }).click();
   await dialogOf(page).getByText('It is pardoned.').waitFor();
   await dialogOf(page).getByRole('button', { name: 'Pardon' }).click();

@@ -8,11 +8,12 @@ import { may, useSession } from './signed-in.ts';
 /** The verbs of the operations that screens place among their actions themselves. */
 const PLACED = ['lift', 'resume', 'topup', 'reset', 'rotate', 'end', 'move', 'suspend', 'revoke', 'delete'];
 
-/** The other operations on a key or a customer that need no input, those that the reader may use. */
-export function useFurtherActions(id: string): readonly Action[] {
+/** The other operations on a key or a customer that need no input, those that the reader may use; of those that end a ban, only while there is one. */
+export function useFurtherActions(id: string, isBanned: boolean): readonly Action[] {
   const { role } = useSession();
   return OPERATIONS.filter((one) => {
-    return isOn(id, one) && one.needsInput === undefined && !PLACED.includes(verbOf(one)) && may(role, one.role);
+    const isMeant = isOn(id, one) && one.needsInput === undefined && !PLACED.includes(verbOf(one));
+    return isMeant && (isBanned || one.endsBan === undefined) && may(role, one.role);
   }).map((one) => [verbOf(one), `${titleOf(verbOf(one))}…`, 'more']);
 }
 
@@ -30,6 +31,9 @@ function verbOf({ action }: OperationWords): string {
 export function titleOf(verb: string): string {
   return `${verb.charAt(0).toUpperCase()}${verb.slice(1)}`;
 }
+
+/** The actions in the record of changes of what ends a ban. */
+export const ENDING_BANS: readonly string[] = OPERATIONS.flatMap(({ action, endsBan }) => (endsBan ? [action] : []));
 
 /** @param verb of the action in the record of changes, such as `revoke` */
 export function operationOn(id: string, verb: string): OperationWords {

@@ -106,7 +106,7 @@ function CustomerActions({ of: customer, usage, open }: { of: ShownCustomer; usa
     mayChange && ['edit', 'Edit…', ''],
     mayChange && !isSuspended(customer) && ['suspend', 'Suspend…', 'more'],
     mayDelete && ['delete', 'Delete…', 'more'],
-    ...useFurtherActions(customer.id),
+    ...useFurtherActions(customer.id, usage?.ban != null),
   ];
   return html`<${Actions} of=${actions} open=${open} />`;
 }

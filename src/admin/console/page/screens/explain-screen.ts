@@ -14,6 +14,7 @@ import { hasFormOfSecret, isRequestId } from '../kit/request-id.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
 import { VerdictBadge } from '../kit/verdict-badge.ts';
 import { useUndo, useUsage } from '../limits.ts';
+import { ENDING_BANS } from '../operation-words.ts';
 import { hrefOf, navigate } from '../place.ts';
 import { useRefresh, useResource } from '../requests.ts';
 import { useMay } from '../signed-in.ts';
@@ -231,10 +232,12 @@ function BanEnd({ of, at, isOver, now }: { of: Refusal; at: number; isOver: bool
 
 /** Who lifted the ban of a refusal, when and why, as far as it is recorded. */
 function Lift({ of: { consumerId, at } }: { of: Refusal }) {
-  const query = new URLSearchParams({ key: consumerId!, action: 'ban.lift', since: at, limit: '100' });
+  const query = new URLSearchParams({ key: consumerId!, since: at, limit: '1000' });
   const { data } = useResource<ChangePage>(`/admin/audit?${query}`);
   // The first one after the refusal: a later one lifted a later ban.
-  const lift = data?.changes.findLast(({ outcome }) => outcome === 'done');
+  const lift = data?.changes.findLast(
+    ({ action, outcome }) => ENDING_BANS.includes(action ?? '') && outcome === 'done',
+  );
   if (lift === undefined) return null;
   const { reason } = membersOf(lift.after);
   return html` <${Time} at=${lift.time} /> by <bdi>${actorText(lift.actor)}</bdi>${typeof reason === 'string' && html` (<bdi>${reason}</bdi>)`}`;

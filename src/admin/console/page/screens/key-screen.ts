@@ -127,7 +127,7 @@ function endedText(key: Key, changes: ChangePage | null) {
 /** @param of null for a caller with tokens, whose ban alone can be changed */
 function KeyActions({ of: key, usage, open }: { of: Key | null; usage: Usage | null; open: Open }) {
   const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
-  const further = useFurtherActions(key?.id ?? '');
+  const further = useFurtherActions(key?.id ?? '', usage?.ban != null);
   const state = key === null ? 'tokens' : stateOf(key);
   const isLive = state !== 'revoked' && state !== 'tokens';
   const actions: (Action | false)[] = [
