@@ -15,6 +15,7 @@ import {
   strangerLine,
 } from '../operations/audit-trail.ts';
 import type { Contexts, LiveContext } from '../operations/catalogue/contexts.ts';
+import { NO_OPERATION } from '../operations/catalogue/input.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import type { Recording } from '../operations/recorded.ts';
 import { MAX_SLICE_BYTES } from '../operations/transfer/keys-and-customers.ts';
@@ -191,13 +192,13 @@ async function answerTo(
     return errorResponse('busy', message, { 'Retry-After': '1' });
   }
   if (path === '/admin/openapi.json') return method === 'GET' ? description() : wrongMethod(['GET']);
-  if (path === '/admin/session') {
+  // A command on the socket has no session.
+  if (path === '/admin/session' && sender === null) {
     if (method === 'GET') return showSession(authorised);
     if (method !== 'DELETE') return wrongMethod(SESSION_METHODS);
     return answered(async () => signOut(authenticator, sent, query, identity));
   }
-  if (match === null)
-    return errorResponse('not_found', 'There is nothing here. GET /admin/openapi.json describes the API.');
+  if (match === null) return errorResponse('not_found', NO_OPERATION);
   const endpoint = match.methods.get(method);
   if (endpoint === undefined) return wrongMethod([...match.methods.keys()]);
   const tooLow = roleRefusal(identity, endpoint.role);

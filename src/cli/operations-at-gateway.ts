@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import { Failure, type FailureCode, Refused } from '../failure.ts';
 import { exchange } from '../io/http-exchange.ts';
 import { escapedText } from '../io/terminal-text.ts';
-import { hasQuery, lineOf } from '../operations/catalogue/input.ts';
+import { hasQuery, lineOf, NO_OPERATION } from '../operations/catalogue/input.ts';
 import { partsOf } from '../operations/catalogue/methods.ts';
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
@@ -48,7 +48,7 @@ const MAX_PAGES = 100_000;
 export function operationsAtGateway(api: AdminApiAt): OperationsAt {
   const pages = new Pages();
   return {
-    name: api.name,
+    name: `the store of ${api.name}`,
     async perform<O extends AnyOperation>(operation: O, input: InputOf<O>, asked: AskedAt = {}) {
       const { status, headers, text } = await sent(api, operation, requestOf(operation, input, asked));
       const doubt = operation.action === undefined ? '' : ` ${UNKNOWN}`;
@@ -85,6 +85,7 @@ export function operationsAtGateway(api: AdminApiAt): OperationsAt {
 const NO_API = 'It answered with something that the admin API never answers: is this the address of an admin port?';
 const OTHER_VERSION =
   'Its answer has another form than this version of Tollgate reads: it is of another version, or no gateway';
+const NOT_KNOWN = 'It does not know this operation: it is of an earlier version of Tollgate.';
 const UNKNOWN = 'It is unknown whether the change was made: see `tollgate audit`.';
 
 function requestOf<O extends AnyOperation>(operation: O, input: InputOf<O>, { once = null, version }: AskedAt) {
@@ -101,6 +102,7 @@ function requestOf<O extends AnyOperation>(operation: O, input: InputOf<O>, { on
   };
   if (hasQuery(operation.line)) {
     const query = new URLSearchParams(Object.entries(body).map(([name, value]) => [name, String(value)])).toString();
+    insistOnLength(filled + query, { ...ids, ...body });
     return { method, path: query === '' ? filled : `${filled}?${query}`, headers };
   }
   if (operation.input === undefined) return { method, path: filled, headers };
@@ -121,6 +123,17 @@ function requestOf<O extends AnyOperation>(operation: O, input: InputOf<O>, { on
 function insistOnNoSecret(inUrl: Readonly<Record<string, unknown>>): void {
   const found = Object.entries(inUrl).find(([, text]) => typeof text === 'string' && isSecretLike(text, []));
   if (found !== undefined) throw new Failure('refused', `${found[0]} has the form of a secret. ${SECRET_ADVICE}`);
+}
+
+/** The longest path with its query, in bytes. Servers have room for that, and answer a longer one without a word of what is wrong. */
+const MAX_PATH_BYTES = 8_000;
+
+/** @throws Failure `bad_usage` */
+function insistOnLength(path: string, inUrl: Readonly<Record<string, unknown>>): void {
+  if (path.length <= MAX_PATH_BYTES) return;
+  const [[name, value] = ['', '']] = Object.entries(inUrl).sort((a, b) => String(b[1]).length - String(a[1]).length);
+  const rule = `A gateway is asked with at most ${MAX_PATH_BYTES} characters, as they are written in an address.`;
+  throw new Failure('bad_usage', `${name} has ${String(value).length} characters, which are too many. ${rule}`);
 }
 
 function onceIn(once: string): string {
@@ -282,6 +295,7 @@ function failureOf(
   }
   const text = shown(api, message);
   if (code === 'idempotency_key_reused') return new Refused(code, text);
+  if (status === 405 || message === NO_OPERATION) return unusable(api, NOT_KNOWN);
   const known = FAILURES.get(code);
   if (known !== undefined) return new Failure(known, text);
   // A defect of the gateway, or a proxy before it that has lost the answer.

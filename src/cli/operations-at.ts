@@ -31,13 +31,17 @@ export async function withOperations<T>(
 ): Promise<T> {
   const asked = askedGatewayOf(terminal.env);
   if ('faults' in asked) throw new Failure('bad_usage', asked.faults.join('\n'));
+  const warn = (warnings: readonly string[]) => {
+    for (const warning of warnings) terminal.error(`warning: ${warning}\n`);
+  };
+  warn(asked.warnings);
   if (asked.gateway !== null) {
     const { url, token } = asked.gateway;
     const headers = { Authorization: `Bearer ${token}` };
     const withinMs = terminal.answerWithinMs;
     return work(operationsAtGateway({ name: `the gateway at ${url}`, url, headers, secret: token, withinMs }));
   }
-  return withOwnerOrStore(terminal, work, options);
+  return withOwnerOrStore(terminal, work, options, warn);
 }
 
 /**
@@ -51,11 +55,9 @@ async function withOwnerOrStore<T>(
   terminal: Terminal,
   work: (at: OperationsAt) => Promise<T>,
   options: OpenOptions,
+  warn: (warnings: readonly string[]) => void,
 ): Promise<T> {
   const store = await namedStore(terminal.env, options);
-  const warn = (warnings: readonly string[]) => {
-    for (const warning of warnings) terminal.error(`warning: ${warning}\n`);
-  };
   const first = store.owner();
   first?.close();
   const warned = first === null ? [] : store.warnings;

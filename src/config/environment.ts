@@ -1,5 +1,5 @@
 import { quoted } from './fault.ts';
-import { readSecret, type SecretReader } from './read-file.ts';
+import { isReadableByAll, readSecret, type SecretReader } from './read-file.ts';
 import { type Frozen, faultOfTarget, HOST_RULE, isHost } from './setting-values.ts';
 
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
@@ -117,9 +117,11 @@ interface AskedGateway {
  */
 export function askedGatewayOf(
   env: Variables,
-): { readonly gateway: AskedGateway | null } | { readonly faults: readonly string[] } {
+):
+  | { readonly gateway: AskedGateway | null; readonly warnings: readonly string[] }
+  | { readonly faults: readonly string[] } {
   const address = env.TOLLGATE_GATEWAY;
-  if (!address) return { gateway: null };
+  if (!address) return { gateway: null, warnings: [] };
   const faults: string[] = [];
   const report = (name: string, message: string) => faults.push(`environment: ${name}: ${message}.`);
   const url = URL.parse(address);
@@ -129,7 +131,10 @@ export function askedGatewayOf(
   const token = secretOf(env, 'TOLLGATE_TOKEN', { read: readSecret, report });
   if (token === null && faults.length === 0) report('TOLLGATE_TOKEN', TOKEN_MISSING);
   if (token !== null && !/^[\x21-\x7e]{1,1024}$/.test(token)) report('TOLLGATE_TOKEN', TOKEN_RULE);
-  return faults.length > 0 ? { faults } : { gateway: { url: url!.href.replace(/\/$/, ''), token: token! } };
+  if (faults.length > 0) return { faults };
+  const file = env.TOLLGATE_TOKEN_FILE || null;
+  const warnings = file !== null && isReadableByAll(file) ? [`TOLLGATE_TOKEN_FILE: ${file} ${READABLE}.`] : [];
+  return { gateway: { url: url!.href.replace(/\/$/, ''), token: token! }, warnings };
 }
 
 /** A command puts its option in place of the variable. */
@@ -139,6 +144,8 @@ const GATEWAY_RULE =
 const PLAIN_RULE =
   'names a gateway on another machine without TLS, and everybody on the way could read the token; use https, or give --plain-http';
 const TOKEN_MISSING = 'is missing: set it, or TOLLGATE_TOKEN_FILE, to a token of the admin API of that gateway';
+const READABLE =
+  'can be read by every user of this machine, who then has the token: take that from them with `chmod o-r`, and replace the token';
 const TOKEN_RULE = 'must be visible ASCII characters without spaces, at most 1024';
 
 function isPlainAddress({ protocol, username, password, search, hash }: URL): boolean {

@@ -249,14 +249,25 @@ const metaValue = z
     metaValueRule,
   );
 const metaError = ({ code }: { readonly code?: string }) => (code === 'invalid_key' ? metaNameRule : metaRule);
-const meta = z
-  .record(metaName, metaValue, { error: metaError })
-  .refine((pairs) => Object.keys(pairs).length <= MAX_META, metaRule);
-const editedMeta = z
-  .record(metaName, metaValue.nullable(), { error: metaError })
-  .nullable()
+const meta = named(z.record(metaName, metaValue, { error: metaError })).refine(
+  (pairs) => Object.keys(pairs).length <= MAX_META,
+  metaRule,
+);
+const editedMeta = named(z.record(metaName, metaValue.nullable(), { error: metaError }).nullable())
   .optional()
   .describe('Pairs of metadata. Those that are absent stay; null removes one, or all of them in place of the object.');
+
+/** The same, and it refuses the one name that a record of zod drops without a word, because it would stand for the prototype of the object. */
+function named<T extends z.ZodType>(record: T): T {
+  const { $schema, ...form } = z.toJSONSchema(record);
+  const whole = z.unknown().check(({ value, issues }) => {
+    const isDropped = typeof value === 'object' && value !== null && Object.hasOwn(value, '__proto__');
+    const dropped = isDropped ? [{ message: metaNameRule, path: ['__proto__'] }] : [];
+    for (const { message, path } of [...dropped, ...(record.safeParse(value).error?.issues ?? [])])
+      issues.push({ code: 'custom', message, path: [...path], input: value });
+  });
+  return whole.meta(form) as unknown as T;
+}
 
 /** Metadata: a value for each name. */
 export type Meta = Readonly<Record<string, string>>;

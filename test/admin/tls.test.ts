@@ -161,6 +161,8 @@ test('a command checks the certificate, and takes an authority of its own from N
     1,
     expect.stringMatching(/^The TLS certificate of .* is not accepted: [^.]+\. If .* NODE_EXTRA_CA_CERTS, or .*\n$/),
   ]);
+  const careless = await list({ NODE_TLS_REJECT_UNAUTHORIZED: '0' });
+  expect([careless.code, careless.stderr]).toEqual([1, expect.stringContaining('is not accepted')]);
   const another = await list({ NODE_EXTRA_CA_CERTS: authority.cert }, '127.0.0.1');
   expect(another.stderr).toMatch(/is not accepted: Hostname\/IP does not match/);
 });

@@ -1,4 +1,4 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { chmod, readFile, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { globalAgent } from 'node:https';
 import { type AddressInfo, createServer as createTcpServer, type Socket, type Server as TcpServer } from 'node:net';
@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { createServer as createTlsServer } from 'node:tls';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ALL_COMMANDS } from '../../src/main.ts';
+import { NO_OPERATION } from '../../src/operations/catalogue/input.ts';
 import { ask, openWithAdmin, STORES, TOKEN } from '../admin/operator.ts';
 import { createAuthority } from '../support/certificates.ts';
 import { eventually } from '../support/conditions.ts';
@@ -43,6 +44,22 @@ describe.each(Object.keys(STORES))('a command asks a gateway on %s', (store) => 
     expect(body.changes[0]).toMatchObject({ actor: { kind: 'token', name: 'ADMIN_TOKEN' } });
     expect((await at('customers', 'delete', id, '--yes')).stdout).toBe(`${id} is deleted.\n`);
     expect((await at('customers', 'delete', id, '--yes')).stdout).toBe(`${id} was deleted before.\n`);
+  });
+
+  test('and a new key is said to be in its store', async () => {
+    expect((await at('keys', 'create', '--plan', 'small')).stdout).toContain(
+      `It is in the store of the gateway at ${url}; gateways on another store do not know it.\n`,
+    );
+  });
+
+  test('and a search that is too long for an address is refused with that, and not by the server', async () => {
+    expect(await at('keys', 'list', '--search', 'ä'.repeat(10_000))).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(
+        /^q has 10000 characters, which are too many\. A gateway is asked with at most 8000 /,
+      ),
+    });
+    expect((await at('keys', 'list', '--search', 'a'.repeat(7_000))).code).toBe(0);
   });
 
   test('and a change that is named is made once', async () => {
@@ -147,12 +164,17 @@ describe.each(Object.keys(STORES))('a command asks a gateway on %s', (store) => 
     });
   });
 
-  test('and the token may be in a file', async () => {
+  test('and the token may be in a file, which only its owner should read (reliability 482)', async () => {
     const file = join(await temporaryFolder(), 'token');
-    await writeFile(file, `${TOKEN}\n`);
+    await writeFile(file, `${TOKEN}\n`, { mode: 0o640 });
     const { id } = await gateway.createKey('small');
     const env = { TOLLGATE_TOKEN: undefined, TOLLGATE_TOKEN_FILE: file };
-    expect((await runAt(url, env, 'keys', 'suspend', id)).stdout).toBe(`${id} is suspended until it is resumed.\n`);
+    const suspend = () => runAt(url, env, 'keys', 'suspend', id);
+    expect(await suspend()).toMatchObject({ stdout: `${id} is suspended until it is resumed.\n`, stderr: '' });
+    await chmod(file, 0o644);
+    expect((await suspend()).stderr).toMatch(
+      /^warning: TOLLGATE_TOKEN_FILE: .*\/token can be read by every user of this machine, .* `chmod o-r`, and replace the token\.\n$/,
+    );
   });
 });
 
@@ -257,6 +279,19 @@ describe('a server that is no gateway', () => {
     expect((await revoke(url)).stderr).toMatch(/has another form than this version of Tollgate reads: .*\(plan\)/);
   });
 
+  test.each([
+    [404, { code: 'not_found', message: NO_OPERATION }],
+    [405, { code: 'method_not_allowed', message: 'This is used with GET, HEAD.' }],
+  ])('is a gateway of an earlier version, which lacks the operation (%i), and that is said', async (status, error) => {
+    const url = await answering((_, response) => response.writeHead(status).end(JSON.stringify({ ...error, status })));
+    expect(await revoke(url)).toEqual({
+      ...{ code: 1, stdout: '' },
+      stderr: `The gateway at ${url} cannot be asked. It does not know this operation: it is of an earlier version of Tollgate.\n`,
+    });
+    // As a gateway of this version says it.
+    expect((await ask(gateway, 'GET', '/admin/later')).body.message).toBe(NO_OPERATION);
+  });
+
   test('is a gateway of a later version, whose members this one does not know', async () => {
     const { id } = await gateway.createKey('small');
     const json = (await ask(gateway, 'GET', '/admin/audit')).text.replaceAll('"kind":', '"later":1,"kind":');
@@ -278,7 +313,8 @@ describe('a server that is no gateway', () => {
   });
 
   test('and breaks the encryption after the request leaves a doubt, which one that has no TLS does not (reliability 468)', async () => {
-    const { cert, key } = await (await createAuthority(await temporaryFolder())).issue('garbles');
+    const authority = await createAuthority(await temporaryFolder());
+    const { cert, key } = await authority.issue('garbles');
     let raw: Socket | null = null;
     const inner = createTlsServer({ cert: await readFile(cert), key: await readFile(key) }, (socket) => {
       socket.on('error', () => {});
@@ -294,12 +330,11 @@ describe('a server that is no gateway', () => {
       servers.push(server);
       return `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
     };
-    const { rejectUnauthorized } = globalAgent.options;
-    globalAgent.options.rejectUnauthorized = false;
+    globalAgent.options.ca = authority.pem;
     try {
       expect((await revoke(await at(garbling))).stderr).toMatch(/The answer broke off: TLS: .* It is unknown whether/);
     } finally {
-      Object.assign(globalAgent.options, { rejectUnauthorized });
+      delete globalAgent.options.ca;
     }
     const url = await answering((_, response) => response.end());
     expect((await revoke(url.replace('http', 'https'))).stderr).toMatch(/cannot be reached: TLS: [a-z ]+\.\n$/);

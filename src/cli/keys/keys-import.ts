@@ -42,6 +42,8 @@ export const keysImport: Command = {
     const isDry = options['dry-run'] === true;
     const wanted = formatNamed(options.format);
     const source = await openSource(file);
+    // As at the end of a pipe whose first command has failed.
+    if (source.head === '') throw new Failure('refused', `${name} is empty: there is nothing to import.`);
     const format = wanted ?? formatOf(file, source.head);
     return withOperations<ExitCode>(
       terminal,

@@ -145,6 +145,9 @@ export function pathMembersOf({ line }: { readonly line: string }): readonly str
   return [...line.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!);
 }
 
+/** What the admin API answers to a path that it does not have, by which a command recognises an earlier version. */
+export const NO_OPERATION = 'There is nothing here. GET /admin/openapi.json describes the API.';
+
 /** The method and the path below `/admin` of an endpoint. */
 export function lineOf(line: string): { readonly method: string; readonly path: string } {
   const [method = '', path = ''] = line.split(' ');

@@ -361,6 +361,18 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
     expect(await running.exit).toMatchObject({ code: 0 });
     expect(JSON.parse(running.stdout)).toMatchObject({ moved: 1 });
   });
+
+  test('refuses an empty file, and an empty standard input after a command that has failed (reliability 481)', async () => {
+    const file = await fileOf('');
+    const empty = { code: 1, stdout: '', stderr: `${file} is empty: there is nothing to import.\n` };
+    expect(await run(env, 'keys', 'import', file)).toEqual(empty);
+    const tollgate = join(ROOT, 'bin', 'tollgate.js');
+    const running = startProcess('sh', ['-c', `false | '${process.execPath}' '${tollgate}' keys import -`], {
+      env: env as Record<string, string>,
+    });
+    expect(await running.exit).toMatchObject({ code: 1 });
+    expect(running.stderr).toBe('standard input is empty: there is nothing to import.\n');
+  });
 });
 
 describe.each(Object.keys(STORES))('a key that was moved here, on %s', (name) => {

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { existsSync, lstatSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
 import { connect, createServer } from 'node:net';
 import { hostname, userInfo } from 'node:os';
 import { join } from 'node:path';
@@ -50,6 +51,17 @@ test('a running gateway makes the changes of commands, in the name of the user o
   await gateway.process.stop();
   expect(existsSync(join(folder, SOCKET))).toBe(false);
   expect((await runCommand(gateway.env, 'customers', 'suspend', 'Acme')).stdout).toMatch(`${id} was already suspended`);
+});
+
+test('its socket has no sessions, which only a browser needs', async () => {
+  const gateway = await start();
+  const socketPath = join(gateway.env.TOLLGATE_DATA!, SOCKET);
+  const statusOf = (method: string, path: string) =>
+    new Promise((resolve) => {
+      request({ socketPath, method, path }, (response) => resolve(response.resume().statusCode)).end();
+    });
+  expect(await statusOf('GET', '/admin/keys')).toBe(200);
+  for (const method of ['GET', 'POST', 'DELETE']) expect(await statusOf(method, '/admin/session')).toBe(404);
 });
 
 test('a gateway that was killed leaves a socket, which neither commands nor the next gateway mind (reliability 455)', async () => {
