@@ -6,7 +6,7 @@ import {
   type Socket,
   type Server as TcpServer,
 } from 'node:net';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import { networkOf } from '../identify/failed-attempts.ts';
 import { Deadlines } from '../io/deadlines.ts';
 import { HeldBytesBudget } from '../io/held-bytes.ts';
@@ -111,15 +111,17 @@ export async function listenAdmin(options: AdminListenerOptions): Promise<AdminL
   });
   await listening(accepting, options, 'ADMIN_PORT');
   const { address, port } = accepting.address() as AddressInfo;
-  const close = () =>
-    new Promise<void>((resolve) => {
-      accepting.close(() => resolve());
-      server.close();
-      places.close();
-    });
+  const close = async () => {
+    const closed = new Promise((resolve) => accepting.close(resolve));
+    server.close();
+    await places.close();
+    await closed;
+  };
   return { host: address, port, close };
 }
 
+/** As long as the socket of commands waits for requests that are under way. */
+const CLOSING_MS = 2_000;
 /** Enough for a dozen operators with the console open, behind one proxy or not, and for probes and a scraper. */
 export const ADMIN_CONNECTIONS: ConnectionLimits = { maxConnections: 96, maxConnectionsPerAddress: 48 };
 /** How many of them may keep their places, because they serve requests of authorised senders. The others are for probes and for new ones. */
@@ -144,6 +146,7 @@ class Places {
   readonly #places = new WeakMap<Socket, Place>();
   readonly #kept = new Map<string, number>();
   #allKept = 0;
+  #isClosing = false;
 
   /** A request has begun, whose sender is not authorised yet. */
   requested({ socket }: IncomingMessage): void {
@@ -151,8 +154,15 @@ class Places {
     if (place !== undefined) place.idleSinceMs = performance.now();
   }
 
-  /** Closes all connections. */
-  close(): void {
+  /**
+   * Closes all connections: those that serve an authorised sender once it has the response, or after two seconds.
+   *
+   * Fault: a gateway was stopped while it made a change, and the sender could not know whether it was made.
+   */
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    this.#connections.closeIdle(() => {});
+    await Promise.race([this.#connections.emptied(), delay(CLOSING_MS, null, { ref: false })]);
     this.#connections.close();
   }
 
@@ -166,7 +176,10 @@ class Places {
     this.#allKept++;
     this.#kept.set(place.network, ofNetwork + 1);
     place.idleSinceMs = null;
-    response.once('close', () => this.#release(place));
+    response.once('close', () => {
+      this.#release(place);
+      if (this.#isClosing) socket.destroy();
+    });
     return true;
   }
 
