@@ -12,7 +12,7 @@ import { type Banned, type Refused, sameAmounts, verdictOf } from './verdict.ts'
 import { limitAt, type WindowLimit, withTopUps } from './windows.ts';
 
 interface AccountCacheOptions {
-  /** Maximum consumers whose last known state is kept. */
+  /** The cache keeps the last known state of at most this many consumers. */
   readonly remembered: number;
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
@@ -25,7 +25,7 @@ interface KnownAccounts {
   readonly accounts: readonly AccountState[];
   /** The present by the store's clock, Unix milliseconds; a lower bound. */
   readonly nowMs: number;
-  /** Whether the times are by this gateway's own clock, because the store has never answered. */
+  /** True if the times are by this gateway's own clock, because the store has never answered. */
   readonly isOwnClock: boolean;
 }
 
@@ -40,7 +40,7 @@ interface RememberedAccount {
   readonly generation: number;
   /** The last refusal from memory, and what it was made from; null before the first. */
   refusal: Refusal | null;
-  /** The accounts of the decision, so that their ids are not made again for every request. */
+  /** The ids of the accounts of the decision, kept so that a request need not make them again. */
   readonly ids: AccountIds;
   /** The budgets of these accounts; null after a local decision. */
   readonly budgets: Budgets | null;
@@ -50,7 +50,7 @@ interface Refusal {
   readonly allowance: Allowance;
   readonly cost: number;
   readonly amounts: Amounts | undefined;
-  /** Both bounds of the store's clock. */
+  /** The earliest and the latest present by the store's clock, Unix milliseconds. */
   readonly nowMs: number;
   readonly latestNowMs: number;
   readonly verdict: Refused | Banned;
@@ -58,10 +58,10 @@ interface Refusal {
 
 /** The generation of a state that was decided locally. It serves further local decisions, but never refuses by itself. */
 const LOCAL = -1;
-/** How long a request that costs more than a limit is refused from memory before the store is asked again. */
+/** For this long the cache refuses a request that costs more than a limit. Then the gateway asks the store again. */
 const REFUSE_COST_FOR_MS = 1_000;
 
-/** The last known state of each account, and the store's clock. Bounded: the least recently used is dropped first. */
+/** Keeps the last known state of each account, and the store's clock. It is bounded: it drops the least recently used account first. */
 export class AccountCache {
   readonly #options: AccountCacheOptions;
   readonly #accounts: RecentlyUsed<RememberedAccount>;
@@ -73,19 +73,19 @@ export class AccountCache {
     this.#accounts = new RecentlyUsed(options.remembered);
   }
 
-  /** Counts the calls of `forget`, so that a decision that was asked for before such a call refuses no request either. */
+  /** Counts the calls of `forget`: a decision that the gateway asked for before such a call refuses no request from memory either. */
   get generation(): number {
     return this.#generation;
   }
 
-  /** Refuses no request from memory until the store has been asked again. */
+  /** From now on the cache refuses no request from memory until the store has decided again. */
   forget(): void {
     this.#generation++;
   }
 
   /**
    * Keeps the store's decision.
-   * @param generation `generation` when the store was asked, at `askedAtMs` (monotonic)
+   * @param generation the `generation` at `askedAtMs` (monotonic), when the gateway asked the store
    * @param whole the accounts with the usage in the backlog, which the store lacks; null without a backlog
    */
   rememberDecision(
@@ -99,7 +99,7 @@ export class AccountCache {
     const { nowMs } = outcome;
     const answeredAtMs = this.#options.monotonicMs();
     this.#clock = { nowMs, answeredAtMs };
-    // What is lent may be returned at any time.
+    // A gateway may return unused units of a lease at any time.
     const isLent = outcome.mayReturn === true || outcome.lent !== undefined;
     const isLocal = whole !== null || isLent || isConverted(outcome);
     const accounts = whole ?? outcome.accounts;
@@ -122,8 +122,8 @@ export class AccountCache {
   }
 
   /**
-   * A decided account with the windows that the decision did not charge, as they were known: those of the plan, if a group of
-   * routes is there instead of them.
+   * Adds to a decided account the known windows that the decision did not charge, such as those of the plan if the limits of a
+   * group of routes replace them.
    */
   #withOthers(known: RememberedAccount, decided: RememberedAccount, limits: readonly WindowLimit[]): RememberedAccount {
     const isOther = (name: string) => !limits.some(({ window }) => window === name);
@@ -150,11 +150,11 @@ export class AccountCache {
     }
   }
 
-  /** What is known of the accounts of a consumer. */
+  /** The last known accounts of a consumer and the present time; `UNSEEN` in the place of an account that this gateway does not know. */
   known(ids: AccountIds): KnownAccounts {
     const memories = ids.map((id) => this.#accounts.get(id));
-    // The latest answer: the store's clock may have been set since an account was remembered. Gateways whose own clocks differ must
-    // agree also on consumers that are new to one of them.
+    // Uses the latest answer, because an operator may have set the store's clock since the cache remembered an account. Gateways
+    // whose own clocks differ must also agree on consumers that are new to one of them.
     const base = this.#clock ?? memories.find((memory) => memory !== undefined) ?? null;
     const nowMs = base === null ? this.#options.wallMs() : this.#since(base);
     const accounts = memories.map((memory) => (memory === undefined ? UNSEEN : this.#stateAt(memory, nowMs)));
@@ -162,8 +162,9 @@ export class AccountCache {
   }
 
   /**
-   * The state of an account when the clock of a decision says `nowMs`. What was decided by this gateway's own clock is moved to that
-   * clock, because all accounts of a decision must have one: the store may have answered meanwhile about one of them.
+   * The state of an account when the clock of a decision says `nowMs`. Moves the times of a local decision by this gateway's own
+   * clock to that clock: all accounts of a decision must have one clock, and the store may have answered about one of them
+   * meanwhile.
    */
   #stateAt(memory: RememberedAccount, nowMs: number): AccountState {
     const aheadMs = memory.isOwnClock ? nowMs - this.#since(memory) : 0;
@@ -218,7 +219,7 @@ export class AccountCache {
     return verdict.kind === 'refused' || verdict.kind === 'banned' ? verdict : null;
   }
 
-  /** What is known of an account; null if nothing, or not since the last `forget`. */
+  /** The last known state of an account; null if there is none, or none since the last `forget`. */
   #current(accountId: string): RememberedAccount | null {
     const memory = this.#accounts.get(accountId);
     return memory === undefined || memory.generation !== this.#generation ? null : memory;
@@ -242,12 +243,12 @@ export class AccountCache {
   }
 }
 
-/** The accounts of a request, as they were made for the last decision if that charged the same budgets. */
+/** The ids of the accounts of a request: those of the last decision if it charged the same budgets. */
 function idsOf({ ids, budgets }: RememberedAccount, consumerId: string, allowance: Allowance): AccountIds {
   return budgets === allowance.budgets && ids[0] === consumerId ? ids : accountIdsOf(consumerId, allowance);
 }
 
-/** When the store's clock said `nowMs`. */
+/** A moment at which the store's clock said `nowMs`. */
 interface Answer {
   readonly nowMs: number;
   readonly answeredAtMs: number;
@@ -273,8 +274,8 @@ function later({ windows, strikes, ban, topUps }: AccountState, aheadMs: number)
 }
 
 /**
- * Whether a refusal reports a count in slices that the store does not keep (`accountsAfter`): its own slices leave earlier. Then a
- * slice begins at the decision although nothing was counted in it.
+ * True if a refusal reports slices that the store has converted and does not keep (`accountsAfter`): its own slices leave earlier.
+ * Such a slice begins at the decision although the decision counted nothing.
  */
 function isConverted({ admitted, nowMs, accounts }: Outcome): boolean {
   if (admitted > 0) return false;
@@ -285,9 +286,9 @@ function isConverted({ admitted, nowMs, accounts }: Outcome): boolean {
 }
 
 /**
- * Whether the store would certainly still refuse at `nowMs`, under the present allowance. A budget in a unit of its own that has no
- * room is no reason: a settlement may give some back at any time.
- * @param knownMs when `accounts` were it
+ * True if the store would certainly still refuse at `nowMs`, under the present allowance. A unit's budget without room does not
+ * count: a settlement may return some of it at any time.
+ * @param knownMs the time of `accounts`
  */
 function stillRefuses(
   knownMs: number,
@@ -298,7 +299,7 @@ function stillRefuses(
 ): boolean {
   const { bans, budgets } = allowance;
   const ban = banInForce(accounts, nowMs);
-  // A ban longer than the present rule allows does not count: the store is about to shorten it.
+  // A ban that is longer than the present rule allows does not count: the store is about to shorten it.
   if (ban !== null) return bans === null || ban.untilMs <= knownMs + banLengthMs(bans, ban.number);
   let [exceeds, exceedsByOne, isSpent] = [false, false, false];
   for (let i = 0; i < budgets.length; i++) {

@@ -11,7 +11,7 @@ export const CUSTOMER = 'cus_';
 const SEPARATOR = '/';
 const GROUP = '#';
 const UNIT = '%';
-/** What is added to the id of an account for the account of its shadow. No other id contains it. */
+/** Ends the id of an account's shadow. No other id contains it. */
 const SHADOW = '~shadow';
 const SHADOW_AT = /~shadow(?=[#%]|$)/;
 
@@ -23,12 +23,12 @@ export function accountIdOf(consumerId: string, customerId: string | null): stri
   return customerId === null ? consumerId : `${customerId}${SEPARATOR}${consumerId}`;
 }
 
-/** Whether an account is that of a consumer of a customer. */
+/** True if an account belongs to a consumer of this customer. */
 export function isOfCustomer(accountId: string, customerId: string): boolean {
   return accountId.startsWith(`${customerId}${SEPARATOR}`);
 }
 
-/** What an account counts. */
+/** Whose requests an account counts, and in which unit. */
 interface AccountParts {
   /** Null for the account of a customer itself. */
   readonly consumerId: string | null;
@@ -36,7 +36,7 @@ interface AccountParts {
   readonly customerId: string | null;
   /** The group of routes; null for all requests. */
   readonly group: string | null;
-  /** What it counts; null for the cost of requests. */
+  /** The unit; null for the cost of requests. */
   readonly unit: string | null;
 }
 
@@ -77,8 +77,8 @@ function ownerOf(accountId: string): string {
 }
 
 /**
- * How much of an account id decides its slot in a Redis Cluster: the id of the customer, or of the consumer, and a
- * consumer's shadow apart from it.
+ * The length of the part of an account id that decides its slot in a Redis Cluster: the id of the customer, or of the consumer. The
+ * shadow of a consumer without a customer has a slot of its own.
  */
 export function lengthOfOwner(accountId: string): number {
   const end = accountId.search(accountId.startsWith(CUSTOMER) ? /[/#%~]/ : /[#%]/);
@@ -102,7 +102,7 @@ export function accountsUnder(accountId: string, plans: Plans): readonly string[
   return ofRequests.flatMap((id) => [id, ...units.map((unit) => inUnit(id, unit))]);
 }
 
-/** The account, or the history, of what an account counts in a unit of its own. */
+/** The id of the account, or the history, that counts a unit for the owner of another account. */
 export function inUnit(accountId: string, unit: string): string {
   return `${accountId}${UNIT}${unit}`;
 }
@@ -111,7 +111,7 @@ export function isShadowId(accountId: string): boolean {
   return SHADOW_AT.test(accountId);
 }
 
-/** The id of the account itself, for its own id and for that of its shadow. */
+/** Removes the ending of a shadow from an account id that may have it. */
 export function withoutShadow(accountId: string): string {
   return accountId.replace(SHADOW_AT, '');
 }
@@ -121,22 +121,19 @@ function cutAt(id: string, mark: string): readonly [string, string | null] {
   return at < 0 ? [id, null] : [id.slice(0, at), id.slice(at + 1)];
 }
 
-/** The histories in which a consumer's requests are counted: its own, and that of its customer, if it has one. */
+/** The histories that count a consumer's requests: its own, and that of its customer, if it has one. */
 export function historiesOf(accountId: string): readonly string[] {
   const { consumerId, customerId } = partsOfAccount(accountId);
   return consumerId === null || customerId === null ? [accountId] : [accountId, customerId];
 }
 
-/**
- * The history in which a decision counts requests that charge an account, or that a history in a unit has: that of the same key, or
- * of the same customer.
- */
+/** The history of requests behind an account, or behind a history of a unit: that of the same key, or of the same customer. */
 export function historyBehind(id: string): string {
   const [owner] = cutAt(cutAt(id, UNIT)[0], GROUP);
   return partsOfAccount(id).consumerId === null ? withoutShadow(owner) : owner;
 }
 
-/** Every account of a key: the present one, then those from before it was moved. */
+/** All accounts of a key: first the present one, then those from before an operator moved the key. */
 export function accountsOf(key: {
   readonly id: string;
   readonly customer?: string;

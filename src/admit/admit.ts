@@ -17,7 +17,7 @@ import { type Admission, type Admitted, type Verdict, verdictOnBudgets } from '.
 
 export interface AdmitterOptions {
   readonly ledger: Ledger;
-  /** Adds what `local` admitted to the store; left out if there is no store to add it to. */
+  /** Adds usage that `local` admitted to the store; left out if there is no store. */
   readonly reconciler?: UsageReconciler | null;
   /** What to do when the store does not answer (contract section 6). */
   readonly onFailure: OnFailure;
@@ -27,19 +27,22 @@ export interface AdmitterOptions {
   readonly monotonicMs: () => number;
   /** This gateway's own clock, Unix milliseconds, used until the store has answered for the first time. */
   readonly wallMs: () => number;
-  /** Maximum consumers whose last known state is kept, and maximum consumers in the backlog. */
+  /** The gateway keeps the last known state of at most this many consumers, and the backlog of at most this many. */
   readonly remembered: number;
   /** With it, busy consumers borrow units. Left out: the store decides each request. */
   readonly recalls?: RecallFeed | null;
   /** Called once per failed call with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;
-  /** The store has answered, and has no decision about this consumer: what it holds in the place of its counters cannot be read. */
+  /**
+   * Called when the store has answered without a decision about this consumer, because it cannot read the value in the place of the
+   * counters.
+   */
   readonly onUndecided?: (consumerId: string) => void;
-  /** Called with the number of requests that were decided without the store, and how they are counted. */
+  /** Called with the number of requests that the gateway decided without the store, and how it counts them. */
   readonly onLocalDecision?: (count: LocalCount, requests: number) => void;
   /** Called with the fate of each piece of usage in the backlog. */
   readonly onReturned?: (window: WindowName, outcome: ReconcileOutcome, spent: number) => void;
-  /** Called with what has become of settlements, and how many they were. */
+  /** Called with the outcome of settlements, and their number. */
   readonly onSettled?: (outcome: Exclude<SettlementOutcome, 'unsent'>, settlements: number) => void;
 }
 
@@ -105,10 +108,10 @@ export class Admitter {
   }
 
   /**
-   * The admission, synchronously if memory suffices, else when the store has answered or the deadline has passed. Never
+   * Decides a request, synchronously if memory suffices, else when the store has answered or the deadline has passed. Never
    * rejects.
    * @param waitedMs how long this request has already waited for the store
-   * @param amounts what it takes of the units of the allowance, if that has any
+   * @param amounts the reserve of the request in each unit of the allowance, if that has any
    */
   admit(
     consumerId: string,
@@ -126,7 +129,7 @@ export class Admitter {
 
   /**
    * The same without a promise, which would cost as much as all the rest.
-   * @returns the admission, or null if `listener` will be called later, never from within this call
+   * @returns the admission, or null if it calls `listener` later, never from within this call
    */
   ask(
     consumerId: string,
@@ -152,23 +155,23 @@ export class Admitter {
 
   /** The refusal of a request if memory suffices for it; else null. */
   refusal(consumerId: string, allowance: Allowance, cost: number, amounts?: Amounts): Admission | null {
-    // A request that the limits only watch is admitted in any case, and its history is kept by the store.
+    // The gateway admits a request under watched limits in any case, and the store must write its history.
     if (allowance.history === 'all') return null;
-    // What is unused of a lease may be enough for it, and returns with the next call.
+    // The unused units of a lease may suffice, and return to the store with the next call.
     if (this.#leases?.has(consumerId)) return null;
     const verdict = this.#accounts.refusal(consumerId, allowance, cost, amounts);
     return verdict === null ? null : { kind: 'decided', verdict, source: 'memory' };
   }
 
-  /** Whether a request would be refused, as far as this gateway knows: its caller has nothing left, or is banned. */
+  /** True if this gateway would refuse the request as far as it knows: the caller has nothing left, or is banned. */
   expectsRefusal(consumerId: string, allowance: Allowance, cost: number, amounts?: Amounts): boolean {
-    // What is unused of a lease is not known here.
+    // The state known here does not contain the unused units of a lease.
     if (allowance.isShadowOnly || allowance.history === 'all' || this.#leases?.has(consumerId)) return false;
     const { accounts, nowMs } = this.#accounts.known(accountIdsOf(consumerId, allowance));
     return decide(accounts, allowance, nowMs, cost, 1, undefined, amounts).admitted === 0;
   }
 
-  /** The allowance can change within a turn, by a reload. Each request is decided by the allowance at its arrival. */
+  /** Finds the batch of a request. A reload can change the allowance within a turn: each request keeps the allowance of its arrival. */
   #batchOf(wanted: Wanted): Batch {
     const batches = this.#batchesOf(wanted.consumerId);
     const known = batches.find((batch) => isAlike(batch, wanted));
@@ -202,23 +205,23 @@ export class Admitter {
     return batches;
   }
 
-  /** A request that was admitted under an allowance that bounds the requests in flight has ended. Called once for each. */
+  /** Notes that a request has ended which was admitted under an allowance that bounds requests in flight. Called once for each. */
   ended(consumerId: string, allowance: Allowance): void {
     this.#inFlight.end(allowance, accountIdsOf(consumerId, allowance));
   }
 
   /**
-   * An admitted request has ended, and what it really used of units is known. The store learns it before the next decision about
-   * units of the same owner (its customer, or itself), or within 20 ms. Called at most once for each.
+   * Settles an admitted request when it has ended and its real use of units is known. The store learns that before its next
+   * decision about units of the same owner (the customer, or the consumer itself), or within 20 ms. Called at most once for each
+   * request.
    */
   settle(consumerId: string, { allowance, reservation, nowMs }: Admitted, used: UsedUnits): void {
     if (reservation !== null) this.#settlements.add({ consumerId, allowance, reservation, nowMs }, used);
   }
 
   /**
-   * The same for a request that limits which are only watched would have refused: nothing was counted in their windows, but the
-   * history has it.
-   * @param amounts what it would have taken in advance
+   * Settles a request that watched limits would have refused: their windows have counted nothing, but the history has its reserve.
+   * @param amounts what it would have reserved
    */
   settleWatched(consumerId: string, { allowance, nowMs }: Verdict, amounts: Amounts, used: UsedUnits): void {
     if (allowance.history !== 'all') return;
@@ -227,15 +230,15 @@ export class Admitter {
     this.#settlements.add({ consumerId, allowance, reservation, nowMs }, used);
   }
 
-  /** Sends the settlements that wait, and returns what is borrowed. */
+  /** Sends the waiting settlements, and returns all borrowed units. */
   async flush(): Promise<void> {
     await Promise.all([this.#settlements.drain(), this.#leases?.drain()]);
   }
 
   /**
-   * Refuses no request from memory until the store has been asked again. Called when an account was changed (a ban was lifted, usage was
-   * topped up or reset), when changes may have been missed, and when the store's clock was set.
-   * @param accountId admits no request from a lease of this account either; null for all
+   * From now on refuses no request from memory until the store has decided again. Called when an account has changed (a ban was
+   * lifted, an operator topped up or reset usage), when this gateway may have missed changes, and when the store's clock was set.
+   * @param accountId also admits no request from a lease of this account; null for all
    */
   forget(accountId: string | null = null): void {
     this.#accounts.forget();

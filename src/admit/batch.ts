@@ -11,11 +11,11 @@ export interface AdmissionListener {
   onAdmission(admission: Admission): void;
 }
 
-/** How requests wait for units that gateways may return. */
+/** The wait of requests for units that gateways may return. */
 interface LeaseWait {
-  /** From then on they are refused if they do not fit (monotonic, milliseconds). */
+  /** After this moment the store refuses them if they do not fit (monotonic, milliseconds). */
   readonly untilMs: number;
-  /** After how many milliseconds the store is asked again. */
+  /** The gateway asks the store again after this pause. */
   readonly againInMs: number;
 }
 
@@ -26,10 +26,10 @@ export interface Batch {
   readonly accountIds: AccountIds;
   readonly allowance: Allowance;
   readonly cost: number;
-  /** What each takes of units; undefined if the allowance counts none. */
+  /** The reserve of each request, by unit; undefined if the allowance counts none. */
   readonly amounts: Amounts | undefined;
   readonly waiting: AdmissionListener[];
-  /** How long they may still wait for the store, milliseconds; null: the whole timeout. */
+  /** The requests may still wait this long for the store, milliseconds; null: the whole timeout. */
   readonly withinMs: number | null;
   deadline: ReplyDeadline | null;
   state: 'new' | 'sent' | 'answered';
@@ -50,7 +50,7 @@ export function join(batch: Batch, { waiting, wait }: Batch): void {
   if (wait !== undefined && wait.untilMs < (batch.wait?.untilMs ?? Number.POSITIVE_INFINITY)) batch.wait = wait;
 }
 
-/** With its parts one by one: an object of them for each request would be a two-hundredth of what a request allocates. */
+/** Takes the parts one by one: an object of them for each request would be a two-hundredth of what a request allocates. */
 export function belongsTo(
   batch: Batch,
   consumerId: string,

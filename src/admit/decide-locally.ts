@@ -11,16 +11,16 @@ import { type Admission, verdictOnBudgets, verdictsOf } from './verdict.ts';
 export type OnFailure = 'local' | 'closed' | 'open';
 
 /**
- * How requests that were decided without the store are counted. `owed`: admitted, and to be added to the store. `sent`:
- * admitted after a call that may have counted them timed out, so they are not added again. `uncounted`: refused, or
- * admitted by `open`.
+ * How the gateway counts requests that it decided without the store. `owed`: admitted, and to be added to the store. `sent`:
+ * admitted after a call timed out that may have counted them, so they are not added again. `uncounted`: refused, or admitted by
+ * `open`.
  */
 export type LocalCount = 'owed' | 'sent' | 'uncounted';
 
 interface LocalDecisionOptions {
   readonly onFailure: OnFailure;
   readonly accounts: AccountCache;
-  /** Null if nothing is to be added to the store later. */
+  /** Null if the gateway adds nothing to the store later. */
   readonly backlog: UsageBacklog | null;
   readonly inFlight: InFlightCounts;
   readonly onLocalDecision?: (count: LocalCount, requests: number) => void;
@@ -33,7 +33,7 @@ export interface Undecided {
   readonly cost: number;
   readonly amounts?: Amounts | undefined;
   readonly n: number;
-  /** Whether it is certain that the store has counted no part of them. */
+  /** True if the store has certainly counted no part of them. */
   readonly isUncounted: boolean;
 }
 
@@ -56,7 +56,7 @@ export function decideLocally(undecided: Undecided, options: LocalDecisionOption
     return () => ({ kind: 'decided', verdict, source: 'local' });
   }
   const held = inFlight.heldOf(allowance, ids);
-  // What the store has counted of them cannot be known when they are settled.
+  // The gateway cannot know which part of them the store has counted when it settles them.
   const decided = decide(known.accounts, allowance, nowMs, cost, n, held, amounts);
   const outcome = amounts === undefined ? decided : ({ ...decided, isUncertain: true } as const);
   inFlight.began(allowance, ids, outcome.admitted);

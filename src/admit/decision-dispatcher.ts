@@ -15,20 +15,23 @@ import { type Admission, type Verdict, verdictsOf } from './verdict.ts';
 interface DecisionDispatcherOptions {
   readonly ledger: Ledger;
   readonly accounts: AccountCache;
-  /** Null if nothing is to be added to the store later. */
+  /** Null if the gateway adds nothing to the store later. */
   readonly backlog: UsageBacklog | null;
   readonly inFlight: InFlightCounts;
   readonly settlements: Settlements;
-  /** Null if nothing is borrowed. */
+  /** Null if the gateway borrows nothing. */
   readonly leases: Leases | null;
   readonly onFailure: OnFailure;
-  /** The store has answered, and has no decision about this consumer: what it holds in the place of its counters cannot be read. */
+  /**
+   * Called when the store has answered without a decision about this consumer, because it cannot read the value in the place of the
+   * counters.
+   */
   readonly onUndecided?: ((consumerId: string) => void) | undefined;
   /** Null: the ledger's own deadline is the only one. */
   readonly timeoutMs: number | null;
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
-  /** Called with the batches that waited for a call that has now been answered. The owner passes them to `ask` again. */
+  /** Called with the batches that waited for a call when that call has ended. The owner passes them to `ask` again. */
   readonly onReady: (batches: readonly Batch[]) => void;
   readonly onStoreFailure?: (error: unknown) => void;
   readonly onLocalDecision?: (count: LocalCount, requests: number) => void;
@@ -45,7 +48,7 @@ export class DecisionDispatcher {
   readonly #options: DecisionDispatcherOptions;
   /** The lanes with a call in flight, and the batches that wait for its end; null if none does. */
   readonly #inFlight = new Map<string, Batch[] | null>();
-  /** How many calls in flight charge an account, of those behind the consumer's own: several consumers may share one. */
+  /** For an account, the number of calls in flight that charge it beside a consumer's own account: several consumers may share it. */
   readonly #shared = new Map<string, number>();
 
   readonly #waits: LeaseWaits;
@@ -66,7 +69,7 @@ export class DecisionDispatcher {
     const clear: Batch[] = [];
     const deferred: Batch[] = [];
     const apart: Batch[] = [];
-    // Only while usage is owed are there two calls, and then a lane may not be in both.
+    // The dispatcher makes two calls only while the gateway owes usage, and then no lane may be in both.
     let lanes: Record<'clear' | 'deferred', Set<string>> | null = null;
     for (const batch of batches) {
       const { withinMs } = batch;
@@ -100,7 +103,7 @@ export class DecisionDispatcher {
     return null;
   }
 
-  /** Decides a request locally that may not wait for the store any longer. */
+  /** Decides a request locally, which may not wait for the store any longer. */
   decideNow(consumerId: string, allowance: Allowance, cost: number, amounts: Amounts | undefined): Admission {
     return decideLocally({ consumerId, allowance, cost, amounts, n: 1, isUncounted: true }, this.#options)(0);
   }
@@ -133,7 +136,10 @@ export class DecisionDispatcher {
     this.#options.onReady(ready);
   }
 
-  /** Ends the call of a lane. @returns the batches that are `ready`, with those that waited for it */
+  /**
+   * Ends the call of a lane.
+   * @returns the batches that are `ready`, with those that waited for this lane
+   */
   #release(lane: string, ready: Batch[] | null): Batch[] | null {
     const held = this.#inFlight.get(lane) ?? null;
     this.#inFlight.delete(lane);
@@ -144,7 +150,7 @@ export class DecisionDispatcher {
   #hold(batch: Batch, lane: string): void {
     const { withinMs } = batch;
     const held = this.#inFlight.get(lane) ?? null;
-    // One that has waited for another call keeps its own deadline.
+    // A batch that has waited for another call keeps its own deadline.
     const mayJoin = withinMs === null && batch.deadline === null;
     const same = mayJoin ? held?.find((other) => isAlike(other, batch)) : undefined;
     if (same !== undefined) {
@@ -160,7 +166,7 @@ export class DecisionDispatcher {
   async #settleAndDecide(batches: readonly Batch[], backlog: UsageBacklog): Promise<void> {
     const ids = batches.flatMap(({ accountIds }) => accountIds);
     const settled = await backlog.settle(ids);
-    // A call about another consumer of the customer may have been given up meanwhile.
+    // The gateway may have given up a call about another consumer of the customer meanwhile.
     const mayNot = (id: string) => !settled.has(id) || backlog.isInDoubt(id);
     for (const batch of batches) if (batch.accountIds.some(mayNot)) this.#decideLocally(batch, true);
     const ready = batches.filter(({ state }) => state === 'new');
@@ -196,7 +202,7 @@ export class DecisionDispatcher {
       }
       this.#end(begun);
     };
-    // First, so that these decisions may have what is given back.
+    // Settlements go first, so that these decisions may use the units that they return.
     const isConcerned = ({ consumerId, amounts }: Batch) => amounts !== undefined && settlements.concern(consumerId);
     if (batches.some(isConcerned)) void settlements.flush();
     ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(batches, error), false));
@@ -225,7 +231,7 @@ export class DecisionDispatcher {
     if (source === 'local') this.#reportLocal(outcome);
     const isBanned = outcome.bannedFrom < outcome.n;
     if (leases !== null && (isBanned || outcome.waitMs !== undefined)) {
-      // What this process has borrowed itself, without waiting for the notice.
+      // Returns what this process has borrowed itself, without waiting for the notice.
       for (const id of accountIds) leases.recall(id);
     }
     if (outcome.waitMs !== undefined && batch.state !== 'answered') this.#wait(batch, outcome.admitted, outcome.waitMs);
@@ -233,10 +239,10 @@ export class DecisionDispatcher {
     answer(batch, (index) => ({ kind: 'decided', verdict: verdictAt(index), source }));
   }
 
-  /** Leaves in a batch only the requests that were admitted. The others wait. */
+  /** Leaves in a batch only the requests that the store has admitted. The others wait. */
   #wait(batch: Batch, admitted: number, forMs: number): void {
     const waiting = batch.waiting.splice(admitted);
-    // The store has answered, so that what is left of their time for it counts no more, and they are asked about together.
+    // The store has answered, so the rest of their time for it counts no more, and the gateway asks about them together.
     this.#waits.add({ ...batch, waiting, withinMs: null, deadline: null, state: 'new' }, forMs);
   }
 
@@ -277,7 +283,10 @@ export class DecisionDispatcher {
   }
 }
 
-/** Enters a batch into the lanes of a call. @returns false if one of them is a lane of the other call */
+/**
+ * Adds the lanes of a batch to those of a call.
+ * @returns false if the other call has one of them
+ */
 function enterLanes(batch: Batch, own: Set<string>, others: ReadonlySet<string>): boolean {
   const lanes = lanesOf(batch);
   if (lanes.some((lane) => others.has(lane))) return false;
@@ -290,15 +299,15 @@ function lanesOf(batch: Batch): readonly string[] {
 }
 
 /**
- * A consumer has one call at a time. So has a customer whose requests in flight are bounded, because each call reports how many
- * this process has in all.
- * @returns how many of the accounts of a batch are such lanes: the first ones
+ * A consumer has one call at a time. So has a customer with a limit on requests in flight, because each call reports all that this
+ * process has.
+ * @returns how many accounts of a batch are such lanes: the first ones
  */
 function laneCountOf({ allowance: { boundsInFlight, budgets } }: Batch): number {
   return boundsInFlight && budgets[1]?.inFlight !== undefined ? 2 : 1;
 }
 
-/** Admits as many requests of a batch, from the first on, as a lease suffices for. */
+/** Admits requests of a batch from a lease, in order, until its units are used. */
 function answerFromLease(batch: Batch, leases: Leases): void {
   const { consumerId, allowance, cost, waiting, deadline } = batch;
   const verdicts: Verdict[] = [];

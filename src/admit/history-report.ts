@@ -2,12 +2,12 @@ import { inUnit, shadowIdOf } from './account-id.ts';
 import { bucketsOf, DAYS_KEPT, HOURS_KEPT, type Step } from './history.ts';
 import type { HistoryStore, ReadHistory } from './history-store.ts';
 
-/** What one consumer has used, as `GET /usage?history`, the admin API and commands show it. */
+/** The usage of one consumer, as `GET /usage?history`, the admin API and commands show it. */
 export interface HistoryReport {
   readonly step: Step;
   /** What `admitted` counts, such as `tokens`; absent for the cost of requests. */
   readonly unit?: string;
-  /** Oldest first. An hour or day in which nothing happened is left out. */
+  /** Oldest first. Hours and days without requests are left out. */
   readonly buckets: readonly ReportedBucket[];
 }
 
@@ -15,7 +15,7 @@ export interface HistoryReport {
 interface ReportedBucket {
   /** When it begins: `2026-11-22T05:00:00Z`. */
   readonly at: string;
-  /** The cost of the requests that were admitted; in a unit of its own, what they have paid in the end. */
+  /** The cost of the requests that were admitted; in a unit of its own, what they paid after settlement. */
   readonly admitted: number;
   /** About how many requests were refused for a limit; 0 in a unit of its own. */
   readonly refused: number;
@@ -31,14 +31,14 @@ export interface Span {
 
 /** The length of a step in milliseconds. */
 export const STEP_MS: Readonly<Record<Step, number>> = { hour: 3_600_000, day: 86_400_000 };
-/** How many hours and days are kept, the present one included. */
+/** The store keeps this many hours and days, the present one included. */
 export const STEPS_KEPT: Readonly<Record<Step, number>> = { hour: HOURS_KEPT, day: DAYS_KEPT };
 
 const ALL: Span = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY };
 
 /**
- * What the store keeps of a consumer. While its plan has `enforce: false`, its requests are counted under the id of its
- * shadow; so both histories belong to it, and their sum is what it has used.
+ * Reads the histories of a consumer. While its plan has `enforce: false`, the store counts its requests under the id of its shadow;
+ * so both histories belong to it, and their sum is its usage.
  * @param unit null for the cost of requests
  * @throws Failure `store_unavailable`
  */
@@ -56,14 +56,14 @@ export function historyIn(accountId: string, unit: string | null): string {
   return unit === null ? accountId : inUnit(accountId, unit);
 }
 
-/** What names the history of the cost of requests, beside the units of plans. */
+/** Names the history of the cost of requests, beside the units of plans. */
 export const REQUESTS = 'requests';
 
 /**
- * Reads which unit of a history is asked for.
- * @param text null if none was named
- * @param units those that there are
- * @param name how the asker knows the value: `unit`, `--unit`
+ * Reads the name of the unit of a history.
+ * @param text null if the request names none
+ * @param units the units of the plans
+ * @param name how the sender knows the value: `unit`, `--unit`
  * @returns null for the cost of requests; or a sentence with what is wrong
  */
 export function askedUnit(
@@ -77,8 +77,8 @@ export function askedUnit(
 }
 
 /**
- * The sum of histories, hour by hour or day by day, as far as it overlaps with the span.
- * @param unit what they count; null for the cost of requests
+ * The sum of histories, hour by hour or day by day, of the buckets that overlap with the span.
+ * @param unit the unit that they count; null for the cost of requests
  */
 export function historyReport(
   histories: readonly (ReadHistory | null)[],

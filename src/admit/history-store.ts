@@ -1,22 +1,27 @@
 import { isLimitName, type LimitName } from '../model/values.ts';
 import type { History } from './history.ts';
 
-/** What the store keeps of each consumer's use besides its counters. Implemented by stores/embedded and stores/redis. */
+/** Keeps each consumer's usage by hour and day, and the last refusals. Implemented by stores/embedded and stores/redis. */
 export interface HistoryStore {
-  /** Null if nothing is kept of the consumer. @throws Failure `store_unavailable`; UnreadableRecord with the id if what is kept cannot be read */
+  /**
+   * Reads a history; null if the store keeps none of the consumer. @throws Failure `store_unavailable`; UnreadableRecord with the
+   * id if it cannot read it
+   */
   of(consumerId: string): Promise<ReadHistory | null>;
   /**
-   * The beginning of the hour in which something of a consumer was counted last, Unix milliseconds, for each of these ids;
-   * null if nothing is kept, undefined if what is kept cannot be read. @throws Failure `store_unavailable`; `refused` if the store can keep no history
+   * The beginning of the last hour in which the store counted something of a consumer, Unix milliseconds, for each of these ids;
+   * null if it keeps no history of it, undefined if it cannot read it.
+   * @throws Failure `store_unavailable`; `refused` if the store can keep no history
    */
   lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null | undefined)[]>;
-  /** The ids that have a history and begin like this, those of shadows too; in no order, and an id may come twice. */
+  /** The ids with a history that begin with `prefix`, those of shadows too; in no order, and an id may come twice. */
   consumerIds(prefix: string): AsyncIterable<string>;
-  /** Adds refusals to the present hour, and notes until when these consumers are refused. @throws Failure `store_unavailable` */
+  /** Adds refusals to the present hour, and notes the end of each consumer's last refusal. @throws Failure `store_unavailable` */
   addRefusals(refusals: readonly Refusals[]): Promise<void>;
   /**
-   * The consumers that were refused and, by the Retry-After of their last refusal, would still be. The longest first, at most
-   * `MAX_REFUSED`. A limit may have been raised or a ban lifted since. @throws Failure `store_unavailable`
+   * The consumers whose last refusal has not ended by its Retry-After. The longest first, at most `MAX_REFUSED`. An operator may
+   * have raised a limit or lifted a ban since.
+   * @throws Failure `store_unavailable`
    */
   refusedNow(): Promise<readonly RefusedConsumer[]>;
 }
@@ -40,7 +45,7 @@ export interface RefusedConsumer {
   readonly untilMs: number;
 }
 
-/** What is kept of a refusal; as of a request that costs one if that is damaged, because the present state of its caller says the rest. */
+/** Reads a stored refusal. A damaged one becomes that of a request with cost 1, because the present state of its caller says the rest. */
 export function keptRefusal(
   kind: string,
   window: string,
@@ -60,8 +65,5 @@ export interface Refusals extends RefusedConsumer {
   readonly banned: number;
 }
 
-/**
- * Maximum refused consumers in the store, and in one report of a gateway. The store drops those first whose refusal ends
- * first.
- */
+/** Maximum refused consumers in the store, and in one report of a gateway. The store drops those first whose refusal ends first. */
 export const MAX_REFUSED = 10_000;

@@ -1,11 +1,11 @@
 /**
- * What one consumer has used: by hour for 48 hours and by day for 92 days, UTC. Both stores keep it in the same 1,000
- * bytes, so that a million consumers take about a gigabyte. `stores/redis/history.lua` is the twin of this file, and
+ * The usage of one consumer: by hour for 48 hours and by day for 92 days, UTC. Both stores keep it in the same 1,000
+ * bytes, so a million consumers take about a gigabyte. `stores/redis/history.lua` is the twin of this file, and
  * test/admit/history-twins.test.ts compares the two: change both or neither.
  *
  * All numbers are unsigned and big-endian:
  *
- *      0   4 bytes  the hour that was counted in last, in hours since 1970
+ *      0   4 bytes  the last counted hour, in hours since 1970
  *      4  16 bytes  the refusals and the ban answers of that hour, then those of its day; 4 bytes each
  *     20 240 bytes  the admitted cost of 48 hours, 5 bytes each: hour `h` at index `h % 48`
  *    260 460 bytes  the admitted cost of 92 days: day `d` at index `d % 92`
@@ -13,12 +13,12 @@
  *    816 184 bytes  those of 92 days
  *
  * Admitted cost is exact up to 1,099,511,627,775 in an hour and in a day. Refusals and ban answers are approximate: gateways
- * report them once a second, and those of a past hour or day are kept in one byte, within 7 %.
+ * report them once a second, and a history keeps those of a past hour or day in one byte, within 7 %.
  */
 export type History = Uint8Array;
 
 export const HISTORY_BYTES = 1_000;
-/** A history begins with the hour that was counted in last. */
+/** A history begins with the last counted hour. */
 export const LAST_HOUR_BYTES = 4;
 export const HOURS_KEPT = 48;
 export const DAYS_KEPT = 92;
@@ -48,17 +48,17 @@ export interface Bucket {
 
 export type Step = 'hour' | 'day';
 
-/** The hour that was counted in last, in hours since 1970. @param history at least its first {@link LAST_HOUR_BYTES} */
+/** The last counted hour, in hours since 1970. @param history at least its first {@link LAST_HOUR_BYTES} */
 export function lastHourOf(history: Uint8Array): number {
   return viewOf(history).getUint32(0);
 }
 
-/** When that hour began, Unix milliseconds. */
+/** The beginning of the last counted hour, Unix milliseconds. */
 export function lastUsedMsOf(history: Uint8Array): number {
   return lastHourOf(history) * HOUR_MS;
 }
 
-/** How long a history is kept after the hour that was counted in last: until this time, Unix milliseconds. */
+/** The store keeps a history until this time, Unix milliseconds. @param hour the last counted one */
 export function historyEndsAtMs(hour: number): number {
   return (hour + 1 + DAYS_KEPT * HOUR_OF_DAY) * HOUR_MS;
 }
@@ -70,8 +70,8 @@ export function hourOf(ms: number): number {
 /**
  * Adds admitted cost to an hour and its day.
  * @param history null if there is none yet
- * @param hour hours since 1970. Later than the last one: that one is closed. Earlier by up to 47 hours: it is added to the
- *   hour where it belongs. Earlier still: the clock was set back, and a new history begins.
+ * @param hour hours since 1970. A later one than the last closes the last. One that is at most 47 hours earlier gets the cost. An
+ *   even earlier one begins a new history, because the clock was set back.
  * @returns the history, which may be another object
  */
 export function recordAdmitted(history: History | null, hour: number, cost: number): History {
@@ -82,11 +82,11 @@ export function recordAdmitted(history: History | null, hour: number, cost: numb
 }
 
 /**
- * Adds to an hour, or gives back what was added to it before, if the history still has that hour. What is older than the hours that
- * are kept counts for its day alone.
- * @param cost negative to give back
+ * Adds cost to an hour, or takes back cost that was added to it before, if the history still has that hour. Cost of an hour that
+ * the history no longer has counts for its day alone.
+ * @param cost negative to take back
  * @param present the hour of the store
- * @returns null if there was no history, and nothing to give back
+ * @returns null if there was no history, and nothing to take back
  */
 export function recordLate(history: History | null, hour: number, cost: number, present: number): History | null {
   if (hour > present - HOURS_KEPT) {
@@ -117,8 +117,8 @@ export function recordRefused(history: History | null, hour: number, refused: nu
 }
 
 /**
- * The hours or days of a history that have something in them, oldest first.
- * @param nowMs the store's clock; what would be later is left out
+ * The hours or days of a history with requests, oldest first.
+ * @param nowMs the store's clock; later buckets are left out
  */
 export function bucketsOf(history: History, step: Step, nowMs: number): Bucket[] {
   const last = lastHourOf(history);
@@ -148,7 +148,7 @@ function bucketAt(history: History, step: Step, unit: number, isLast: boolean): 
   return { admitted, refused: view.getUint32(recent), banned: view.getUint32(recent + 4) };
 }
 
-/** A history whose last hour is `hour`, or that contains it. */
+/** Returns a history whose last hour is `hour`, or which contains that hour. */
 function atHour(history: History | null, hour: number): History {
   const last = history === null ? Number.NEGATIVE_INFINITY : lastHourOf(history);
   if (history === null || last - hour >= HOURS_KEPT) {
@@ -198,7 +198,7 @@ export function packed(count: number): number {
   return exponent === 0 ? digits : 8 * exponent + digits;
 }
 
-/** The middle of the counts that have this byte. */
+/** The middle of the counts that share this byte. */
 export function expanded(byte: number): number {
   if (byte < 16) return byte;
   const exponent = Math.floor(byte / 8) - 1;

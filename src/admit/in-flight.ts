@@ -5,18 +5,18 @@ interface InFlightOptions {
   readonly reports: InFlightReports;
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
-  /** Whether a decision that counts requests of this account is asked for at present. */
+  /** True while the gateway asks for a decision that counts requests of this account. */
   readonly isBeingDecided: (accountId: string) => boolean;
 }
 
-/** How soon the store learns that a request has ended, if no decision about its account reports it before. */
+/** The store learns within this time that a request has ended, if no decision about its account reports it before. */
 const REPORT_WITHIN_MS = 20;
 /**
- * How often an account with running requests is reported at least; the store forgets it after ten seconds without a report, and
- * after a failover that lost one it knows too few until the next.
+ * The process reports an account with running requests at least this often. The store forgets an account after ten seconds without
+ * a report, and after a failover that lost a report it counts too few until the next one.
  */
 const REPORT_EVERY_MS = 3_000;
-/** How often this process looks which accounts to report. */
+/** The process looks this often for accounts to report. */
 const LOOK_EVERY_MS = 1_000;
 
 const NONE: readonly number[] = Object.freeze([]);
@@ -24,14 +24,14 @@ const NONE: readonly number[] = Object.freeze([]);
 interface InFlightCount {
   count: number;
   reportedAtMs: number;
-  /** Whether the store may have another number. */
+  /** True if the store may have another number. */
   isStale: boolean;
 }
 
 /**
- * How many requests of each account are in flight in this process, of accounts that may have a bounded number (contract
- * section 3). The store adds up what all processes report. Each report, alone or with a decision, has the whole number of this
- * process, so a lost one is mended by the next; and what a killed process had ends ten seconds after its last report.
+ * Counts the requests in flight in this process, for each account that may have a limit on them (contract section 3). The store
+ * adds up the numbers of all processes. Each report, alone or with a decision, has the whole number of this process, so the next
+ * report repairs a lost one. The store drops the number of a killed process ten seconds after its last report.
  */
 export class InFlightCounts {
   readonly #options: InFlightOptions;
@@ -43,36 +43,39 @@ export class InFlightCounts {
     this.#options = options;
   }
 
-  /** How many are in flight in each account of an allowance, which are not reported. Empty if it bounds none. */
+  /** The numbers of requests in flight in each account of an allowance, without reporting them. Empty if it has no limit on them. */
   heldOf({ boundsInFlight }: Allowance, accountIds: readonly string[]): readonly number[] {
     return boundsInFlight ? accountIds.map((id) => this.#held.get(id)?.count ?? 0) : NONE;
   }
 
-  /** The same, for a decision that reports them to the store. `answered` or `unanswered` follows. */
+  /** The same numbers, for a decision that reports them to the store. The caller then calls `answered` or `unanswered`. */
   reported(allowance: Allowance, accountIds: readonly string[]): readonly number[] {
     this.#noteReported(boundedIn(allowance, accountIds));
     return this.heldOf(allowance, accountIds);
   }
 
-  /** The store has decided, and has admitted some. Each of them ends with `end`. */
+  /** Adds the requests that the store has admitted. The caller ends each of them with `end`. */
   answered(allowance: Allowance, accountIds: readonly string[], admitted: number): void {
     const ids = boundedIn(allowance, accountIds);
     if (admitted > 0) this.#add(ids, admitted, false);
     this.#dropEnded(ids);
   }
 
-  /** The store has decided, but the gateway had decided without it: the store counts what it admitted, until the next report. */
+  /** Notes that the store decided after the gateway had decided without it: until the next report the store counts what it admitted. */
   answeredLate(allowance: Allowance, accountIds: readonly string[]): void {
     this.#unreported(boundedIn(allowance, accountIds), REPORT_WITHIN_MS);
   }
 
-  /** @param mayHaveCounted whether the store may count requests as in flight that are not */
+  /**
+   * Notes that the store did not decide.
+   * @param mayHaveCounted true if the store may count requests as in flight that are not
+   */
   unanswered(allowance: Allowance, accountIds: readonly string[], mayHaveCounted: boolean): void {
     const ids = boundedIn(allowance, accountIds);
     this.#unreported(mayHaveCounted ? ids : ids.filter((id) => this.#held.has(id)), LOOK_EVERY_MS);
   }
 
-  /** The gateway has admitted some without the store. Each of them ends with `end`. */
+  /** Adds requests that the gateway admitted without the store. The caller ends each of them with `end`. */
   began(allowance: Allowance, accountIds: readonly string[], admitted: number): void {
     if (allowance.boundsInFlight && admitted > 0) this.#add(boundedIn(allowance, accountIds), admitted, true);
   }
@@ -90,7 +93,7 @@ export class InFlightCounts {
     this.#reportIn(LOOK_EVERY_MS);
   }
 
-  /** A request has ended. */
+  /** Notes that a request has ended. */
   end(allowance: Allowance, accountIds: readonly string[]): void {
     for (const id of boundedIn(allowance, accountIds)) {
       const held = this.#held.get(id);
@@ -111,8 +114,8 @@ export class InFlightCounts {
   }
 
   /**
-   * Reports what has changed, and what the store would forget. An account that is being decided waits: the report would lack
-   * the requests that the store is about to admit.
+   * Reports changed accounts, and those that the store would soon forget. An account waits while the store decides about it: the
+   * report would lack the requests that the store is about to admit.
    */
   async #report(): Promise<void> {
     this.#wakesAtMs = Number.POSITIVE_INFINITY;
@@ -144,7 +147,7 @@ export class InFlightCounts {
     }
   }
 
-  /** Forgets the accounts of which nothing is in flight, as the store knows. */
+  /** Forgets the accounts without a request in flight, once the store knows it. */
   #dropEnded(accountIds: readonly string[]): void {
     for (const id of accountIds) {
       const held = this.#held.get(id);
@@ -152,7 +155,7 @@ export class InFlightCounts {
     }
   }
 
-  /** Has these accounts reported again. */
+  /** Lets the next report include these accounts. */
   #unreported(accountIds: readonly string[], withinMs: number): void {
     if (accountIds.length === 0) return;
     for (const id of accountIds) {
@@ -164,7 +167,7 @@ export class InFlightCounts {
   }
 }
 
-/** The accounts of an allowance that bound the requests in flight. */
+/** The accounts of an allowance with a limit on requests in flight. */
 function boundedIn({ budgets }: Allowance, accountIds: readonly string[]): readonly string[] {
   return accountIds.filter((_, i) => budgets[i]!.inFlight !== undefined);
 }

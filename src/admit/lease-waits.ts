@@ -4,38 +4,41 @@ import { type Batch, isAlike, join } from './batch.ts';
 interface LeaseWaitsOptions {
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
-  /** Called with requests about which the store is to be asked again. */
+  /** Called with requests when the gateway must ask the store about them again. */
   readonly onReady: (batches: readonly Batch[]) => void;
 }
 
 /**
- * Maximum requests of one consumer, and of all, that wait in this process. Further ones are refused if they do not fit. One consumer
- * has at most half of what the others leave, too, so that ten of them do not have it all.
+ * Maximum requests of one consumer, and of all, that wait in this process. The store refuses further ones if they do not fit. One
+ * consumer gets at most half of the places that the others leave, so that ten of them do not take all.
  */
 const MAX_WAITING = 1_000;
 const MAX_WAITING_OF_ALL = 10_000;
-/** The first pause before the store is asked again, milliseconds; each further one is twice as long, up to the last. */
+/** The first pause before the gateway asks the store again, milliseconds. Each further pause is twice as long, up to the last. */
 const FIRST_PAUSE_MS = 2;
 const LAST_PAUSE_MS = 32;
 
 /**
- * Requests that do not fit, while other gateways hold units that they may not use. The store has called these units back, and is
- * asked again in growing pauses, so that no request is refused as long as some unit is left.
+ * Keeps requests that do not fit while other gateways hold units that they may not use. The store has recalled these units. The
+ * gateway asks the store again in growing pauses, so that it refuses no request while some unit is left.
  */
 export class LeaseWaits {
   readonly #options: LeaseWaitsOptions;
   /** By consumer. */
   readonly #batches = new Map<string, Batch[]>();
-  /** How many requests wait, of each consumer. */
+  /** The number of waiting requests of each consumer. */
   readonly #waiting = new Map<string, number>();
-  /** A field, so that the many requests of which none waits call nothing here. To be read alone. */
+  /**
+   * The number of all waiting requests; for reading only. It is a field, so that the many requests of which none waits call nothing
+   * here.
+   */
   all = 0;
 
   constructor(options: LeaseWaitsOptions) {
     this.#options = options;
   }
 
-  /** Whether requests are to be refused if they do not fit, because they have waited long enough, or too many wait. */
+  /** True if the store must refuse requests that do not fit, because they have waited long enough, or because too many wait. */
   isOver({ consumerId, wait }: Batch): boolean {
     const own = this.#of(consumerId);
     const most = Math.min(MAX_WAITING, halfOfRest(MAX_WAITING_OF_ALL, this.all - own));
@@ -43,7 +46,7 @@ export class LeaseWaits {
     return wait !== undefined && this.#options.monotonicMs() >= wait.untilMs;
   }
 
-  /** @param forMs how long units may be on their way back */
+  /** @param forMs other gateways may return units within this time */
   add(batch: Batch, forMs: number): void {
     this.#count(batch, batch.waiting.length);
     const waiting = this.#batches.get(batch.consumerId) ?? [];

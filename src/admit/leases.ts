@@ -7,9 +7,9 @@ import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import { type Admitted, verdictFromLease } from './verdict.ts';
 
-/** Notifies of accounts for which a request waits until gateways have returned what they do not use. */
+/** Notifies gateways of accounts for which a request waits until they return their unused units. */
 export interface RecallFeed {
-  /** Whether notices arrive at present. As long as they do not, nothing is borrowed. */
+  /** True while notices arrive. While they do not, no gateway borrows. */
   readonly isHeard: boolean;
   subscribe(listener: (accountId: string) => void): void;
 }
@@ -24,14 +24,14 @@ interface LeasesOptions {
 /** The requests of one consumer that are decided in one call. */
 type AskedBatch = Pick<DecisionRequest, 'consumerId' | 'allowance' | 'cost' | 'n'>;
 
-/** Whose accounts some leases are of: a consumer, or a customer with its consumers. */
+/** The owner of accounts with leases: a consumer, or a customer with its consumers. */
 interface Owner {
   readonly held: Set<HeldLease>;
-  /** What this process has admitted for it in all since the first of these leases, with and without them. */
+  /** The units that this process has admitted for the owner since the first of these leases, with and without them. */
   spent: number;
-  /** How many calls that borrow or return are unanswered. */
+  /** The number of unanswered calls that borrow or return. */
   unanswered: number;
-  /** When something of it was called back last, while a call was unanswered (monotonic, milliseconds). */
+  /** The last recall of an account of this owner while a call was unanswered (monotonic, milliseconds). */
   recalledAtMs: number;
 }
 
@@ -42,66 +42,66 @@ interface HeldLease {
   readonly accountIds: AccountIds;
   readonly owner: Owner;
   readonly id: number;
-  /** The accounts after the decision that lent it, which have counted all of it, and what the store's clock said. */
+  /** The accounts after the decision that lent the units, which have counted all of them, and the store's clock at that decision. */
   readonly accounts: Accounts;
   readonly nowMs: number;
   readonly answeredAtMs: number;
-  /** From then on no request is admitted from it (monotonic, milliseconds). */
+  /** From this moment on the process admits no request from the lease (monotonic, milliseconds). */
   readonly untilMs: number;
   readonly units: number;
   unused: number;
   requests: number;
-  /** What its owner had spent when it was lent. */
+  /** `spent` of the owner when the store lent the units. */
   readonly spentBefore: number;
-  /** How many units more than `accounts` say are to be reported as used; null if no other gateway uses these accounts. */
+  /** How many units beyond `accounts` the process reports as used; null if no other gateway uses these accounts. */
   readonly othersTake: number | null;
-  /** Null while it is not kept. */
+  /** Null before the process keeps the lease. */
   timer: NodeJS.Timeout | null;
 }
 
-/** What was asked of the ledger, until it has answered. */
+/** A question about leases to the ledger, until the ledger has answered. */
 export interface Borrowing {
   readonly terms: LeaseTerms;
   readonly generation: number;
   readonly previous: HeldLease | null;
 }
 
-/** Requests of one consumer within `PACE_MS`, from which on it may borrow. */
+/** A consumer may borrow from this many requests within `PACE_MS` on. */
 const BUSY = 4;
 /** 40 requests a second are `BUSY` in this time. */
 const PACE_MS = 100;
-/** After how long a return is tried again that the store has certainly not got. */
+/** Pause before the process repeats a return that the store has certainly not received. */
 const RETURN_AGAIN_MS = 200;
-/** Until how long after the end of a lease it is tried: the store takes it for 2 s. */
+/** The process repeats a return until this long after the end of the lease. The store takes it for 2 s. */
 const RETURN_FOR_MS = 1_500;
 
 /**
- * The units that this process has borrowed. A consumer that sends it more than about 40 requests a second borrows what it is
- * expected to use in the next quarter of a second, and the process admits its requests from that without asking the store. What is
- * unused returns with the next call about the consumer, at the end of the lease, or when the store calls it back.
+ * The units that this process has borrowed. A consumer with more than about 40 requests a second here borrows the units that it
+ * will probably use in the next quarter of a second, and the process admits its requests from them without asking the store. It
+ * returns unused units with the next call about the consumer, at the end of the lease, or when the store recalls them.
  */
 export class Leases {
   readonly #options: LeasesOptions;
-  /** By consumer: one for each allowance that its requests have. */
+  /** By consumer: one lease for each allowance of its requests. */
   readonly #held = new Map<string, HeldLease[]>();
   readonly #owners = new Map<string, Owner>();
-  /** The consumers for which a call that borrows is unanswered. */
+  /** The consumers with an unanswered call that borrows. */
   readonly #borrowing = new Set<string>();
-  /** How many requests of each consumer the store has decided in the present `PACE_MS`, and in those before. */
+  /** The number of requests of each consumer that the store has decided in the present `PACE_MS`, and in the one before. */
   #pace = new Map<string, number>();
   #paceBefore = new Map<string, number>();
   #paceSinceMs = 0;
-  /** From a random number on, so that no two processes use the same ids. Short, because each is in a field of the account. */
+  /** Begins with a random number, so that no two processes use the same ids. It is short, because the account stores each id. */
   #nextId = 1 + Math.floor(Math.random() * 2 ** 31);
   #generation = 0;
-  /** Returns that the store has yet to answer, or that are tried again. */
+  /** Returns that the store has yet to answer, or that the process repeats. */
   readonly #returning = new Set<Promise<void>>();
 
   constructor(options: LeasesOptions) {
     this.#options = options;
   }
 
-  /** The verdict on a request from what is borrowed; null if that does not suffice. */
+  /** Admits a request from a lease; null if its units do not suffice. */
   admit(consumerId: string, allowance: Allowance, cost: number): Admitted | null {
     const held = this.#of(consumerId, allowance);
     if (held === null || held.unused < cost) return null;
@@ -117,12 +117,12 @@ export class Leases {
     return verdictFromLease(held.accounts, allowance, { nowMs, cost, ahead });
   }
 
-  /** Whether this process has borrowed units for the consumer, some of which may be unused. */
+  /** True if this process holds a lease of the consumer, which may have unused units. */
   has(consumerId: string): boolean {
     return this.#held.size > 0 && this.#held.has(consumerId);
   }
 
-  /** What the next call about some requests says about leases; null if nothing. A lease that it returns is not used any more. */
+  /** The terms of leases for the next call about some requests; null for none. The process uses a lease no more once it returns it. */
   termsOf({ consumerId, allowance, cost, n }: AskedBatch): Borrowing | null {
     const previous = this.#of(consumerId, allowance);
     const units = this.#mayBorrow(consumerId, allowance) ? cost * this.#expected(consumerId, n, previous) : 0;
@@ -137,13 +137,13 @@ export class Leases {
     return { terms, generation: this.#generation, previous };
   }
 
-  /** One call at a time: several batches of a consumer may go into one call, and one lease is enough for them. */
+  /** A consumer borrows with one call at a time: several batches may go into one call, and one lease is enough for them. */
   #mayBorrow(consumerId: string, { boundsInFlight, inUnits, history, isWatched }: Allowance): boolean {
     if (boundsInFlight || inUnits !== undefined || history === 'all' || isWatched) return false;
     return !this.#borrowing.has(consumerId) && this.#options.recalls.isHeard;
   }
 
-  /** How many requests a busy consumer is expected to send during a lease; 0 for one that is not busy. */
+  /** The number of requests that a busy consumer will probably send during a lease; 0 for one that is not busy. */
   #expected(consumerId: string, n: number, previous: HeldLease | null): number {
     const nowMs = this.#options.monotonicMs();
     if (nowMs >= this.#paceSinceMs + PACE_MS) {
@@ -160,7 +160,7 @@ export class Leases {
   }
 
   /**
-   * The ledger has answered a call about leases, or failed.
+   * Takes the ledger's answer to a call about leases, or its failure.
    * @param outcome undefined: the store has done nothing; null: it may have counted the requests
    */
   answered(batch: AskedBatch, borrowing: Borrowing, outcome: Outcome | null | undefined, askedAtMs: number): void {
@@ -199,14 +199,14 @@ export class Leases {
     };
   }
 
-  /** Requests of a consumer were admitted without a lease, or may have been: what leases of the same accounts report must contain them. */
+  /** Notes units that the store has admitted without a lease, or may have: the reports of leases of the same accounts must contain them. */
   spent(consumerId: string, units: number): void {
     if (this.#owners.size === 0) return;
     const owner = this.#owners.get(ownerIdOf(consumerId));
     if (owner !== undefined) owner.spent += units;
   }
 
-  /** Somebody waits for units of an account, or it has changed. */
+  /** Returns the leases of an account, because a request waits for its units, or because the account has changed. */
   recall(accountId: string): void {
     const owner = this.#owners.get(ownerIdOf(accountId));
     if (owner === undefined) return;
@@ -214,13 +214,13 @@ export class Leases {
     this.#end([...owner.held].filter(({ accountIds }) => accountIds.includes(accountId)));
   }
 
-  /** Returns all that is unused. */
+  /** Returns all unused units. */
   returnAll(): void {
     this.#generation++;
     this.#end([...this.#held.values()].flat());
   }
 
-  /** Returns all that is unused. Fulfilled when the store has it and all that was returned before, or takes it no longer. */
+  /** Returns all unused units. Fulfilled when the store has these and all earlier returns, or accepts them no longer. */
   async drain(): Promise<void> {
     this.returnAll();
     while (this.#returning.size > 0) await Promise.all(this.#returning);
@@ -277,7 +277,7 @@ export class Leases {
     this.#returning.add(returning);
   }
 
-  /** What may have arrived stays so, and is never sent again: it might be given back twice. */
+  /** Returns units. It never repeats a return that the store may have received: the store might add it twice. */
   async #giveBack(all: readonly HeldLease[]): Promise<void> {
     for (let left = all; left.length > 0; ) {
       const requests = left.map((held): DecisionRequest => {
@@ -305,7 +305,7 @@ function returnOf({ id, unused, accounts, allowance: { budgets } }: HeldLease): 
   return { id, unused, places };
 }
 
-/** By how much some window of some account has grown between two decisions under one allowance, at most. */
+/** The largest growth of a window of some account between two decisions under one allowance. */
 function mostCounted(before: Accounts, after: Accounts): number {
   let most = 0;
   for (const [i, { windows }] of after.entries()) {

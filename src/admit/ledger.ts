@@ -27,25 +27,25 @@ export type Durability =
   | { readonly kind: 'durable' }
   | { readonly kind: 'unknown'; readonly final: Promise<FinalDurability> };
 
-/** `n` requests of one consumer that are to be decided together. */
+/** `n` requests of one consumer that the store decides together. */
 export interface DecisionRequest {
   /** The id of the consumer's own account (account-id.ts). */
   readonly consumerId: string;
   readonly allowance: Allowance;
-  /** The accounts of its budgets, as `accountIdsOf` gives them; left out by a caller that does not have them at hand. */
+  /** The accounts of its budgets, as `accountIdsOf` makes them; left out if the caller has not made them. */
   readonly accountIds?: AccountIds;
   /** Whole number from 1. */
   readonly cost: number;
-  /** What each request takes of budgets in units of their own; left out if the allowance has no such budget. */
+  /** The reserve of each request in budgets in units of their own; left out if the allowance has no such budget. */
   readonly amounts?: Amounts;
-  /** Whole number from 0; with 0 the outcome only holds the present state. */
+  /** Whole number from 0; with 0 the outcome only has the present state. */
   readonly n: number;
   /**
-   * How many requests this process has in flight in each account before the call, in the order of the budgets; left out if the
-   * allowance does not bound them. The ledger adds those that earlier requests of the same call have begun.
+   * The number of requests that this process has in flight in each account before the call, in the order of the budgets; left out
+   * if the allowance has no limit on them. The ledger adds those that earlier requests of the same call have begun.
    */
   readonly held?: readonly number[];
-  /** What the gateway borrows and returns; left out by one that does neither. Ignored by ledgers that lend nothing. */
+  /** The units that the gateway borrows and returns; left out if it does neither. A ledger without leases ignores it. */
   readonly leaseTerms?: LeaseTerms;
 }
 
@@ -55,16 +55,16 @@ export interface DecisionRequest {
  */
 export interface Ledger extends LedgerView, InFlightReports, SettlementSink {
   /**
-   * Decides each request atomically, all windows and the ban together, by the store's own clock. A failure for one
-   * consumer does not affect the others.
-   * @returns for each request, in order: its outcome; or null if the store holds a foreign value for this consumer, or may
-   *   have counted the request and did not answer. Rejects with NothingDone if certainly nothing has been counted, else
-   *   with Failure `store_unavailable` if the store does not answer in time; the requests may then have been counted.
+   * Decides each request atomically, all windows and the ban together, by the store's own clock. A failure for one consumer does
+   * not affect the others.
+   * @returns for each request, in order: its outcome; or null if the store holds a foreign value for this consumer, or may have
+   *   counted the request and did not answer. Rejects with NothingDone if the store has certainly counted nothing, else with
+   *   Failure `store_unavailable` if the store does not answer in time; it may then have counted the requests.
    */
   decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]>;
   /**
-   * Consumers whose decisions the ledger holds in memory because it cannot write them at present. Left out by ledgers that
-   * write every decision.
+   * The number of consumers whose decisions the ledger keeps in memory because it cannot write them at present. Left out by ledgers
+   * that write every decision.
    */
   readonly backlogSize?: number;
 }
@@ -87,12 +87,12 @@ export interface Settlement {
   readonly isRecorded: boolean;
 }
 
-/** `unsent`: the store has certainly done nothing. `lost`: it did not answer, or holds a foreign value. */
+/** `unsent`: the store has certainly done nothing. `lost`: the store did not answer, or holds a foreign value. */
 export type SettlementOutcome = 'settled' | 'unsent' | 'lost';
 
-/** Where settlements are sent. */
+/** Takes settlements to the store. */
 export interface SettlementSink {
-  /** Settles each by itself, at most once, before any decision that is asked for later. Never rejects. */
+  /** Settles each by itself, at most once, before any decision that the gateway asks for later. Never rejects. */
   settle(settlements: readonly Settlement[]): Promise<readonly SettlementOutcome[]>;
 }
 
@@ -102,11 +102,11 @@ export interface InFlightReports {
   reportInFlight(counts: readonly { readonly accountId: string; readonly count: number }[]): Promise<void>;
 }
 
-/** The store is away and has certainly done nothing: the requests were never sent, or refused as a whole. */
+/** The store is away and has certainly done nothing: it never received the requests, or refused them as a whole. */
 export class NothingDone extends Failure {
   /**
-   * If only a part of the store is away: the outcomes from the other parts, by request and in order. Nothing was done for
-   * the requests whose entry is undefined or missing.
+   * If only a part of the store is away: the outcomes from the other parts, by request and in order. The store did nothing for the
+   * requests whose entry is undefined or missing.
    */
   readonly outcomes: readonly (Outcome | null | undefined)[];
 
@@ -129,11 +129,11 @@ export interface UsageReconciler {
 export interface DeferredUsage {
   readonly consumerId: string;
   readonly windows: readonly DeferredWindow[];
-  /** What a history lacks: admitted cost by hour, in hours since 1970. Left out if none is kept. */
+  /** The cost that a history lacks, by hour, in hours since 1970. Left out if the store keeps no history. */
   readonly hours?: ReadonlyMap<number, number>;
   /**
-   * Null: `endsAtMs` is by the store's clock. Else the present by the gateway's own clock, Unix milliseconds, and `endsAtMs`
-   * is by that clock too: the store had never answered when the gateway decided.
+   * Null: `endsAtMs` is by the store's clock. Else the present by the gateway's own clock, Unix milliseconds, and `endsAtMs` is by
+   * that clock too: the store had never answered when the gateway decided.
    */
   readonly ownNowMs: number | null;
 }
@@ -141,7 +141,7 @@ export interface DeferredUsage {
 export interface DeferredWindow extends Omit<WindowLimit, 'limit'> {
   readonly spent: number;
   readonly endsAtMs: number;
-  /** Of a sliding window: `spent` by slice, so that what has left is not added. */
+  /** Of a sliding window: `spent` by slice, so that the store does not add slices that have left the window. */
   readonly parts?: SliceCounts;
 }
 
@@ -154,7 +154,7 @@ export type ReconciledUsage =
   /** The store did not answer: the usage counts as added and is never sent again. */
   | { readonly kind: 'lost' };
 
-/** What operators can read from a ledger and change in it, whether or not a gateway runs. Data are at most 1 s old. */
+/** What operators read from a ledger and change in it, whether or not a gateway runs. The data are at most 1 s old. */
 export interface LedgerView {
   /** The present state of a consumer: an outcome of 0 requests. Null if the store holds a foreign value for it. */
   present(consumerId: string, allowance: Allowance): Promise<Outcome | null>;
@@ -165,30 +165,30 @@ export interface LedgerView {
   lift(consumerId: string): Promise<Durability | null>;
   /**
    * Adds `amount` to the limit of a window until that window ends, or as `terms` say, and notifies every gateway.
-   * @param id the change is made once for each id of a consumer
-   * @returns what is added to the window in total
+   * @param id the ledger makes the change once for each id of a consumer
+   * @returns the sum of the top-ups of the window
    * @throws Failure `refused` if the limit would be too large; `conflict` if a top-up with another end is in force;
    *   `store_corrupt` if the store holds a foreign value
    */
   topUp(consumerId: string, of: WindowLimit, amount: number, id: string, terms?: TopUpTerms): Promise<MadeOnce<TopUp>>;
   /**
-   * Takes back what was added to the limit of a window, and notifies every gateway. What was counted stays.
+   * Takes top-ups of a window back, and notifies every gateway. The counts stay.
    * @param topUpId of one top-up (`topUpIdOf`); null for all of the window that are in force
-   * @param id the change is made once for each id of a consumer
+   * @param id the ledger makes the change once for each id of a consumer
    * @throws Failure `not_found` if no such top-up is in force; `store_corrupt` if the store holds a foreign value
    */
   undoTopUp(consumerId: string, window: WindowName, topUpId: string | null, id: string): Promise<MadeOnce<UndoneTopUp>>;
-  /** The top-ups of a consumer one by one, oldest first. Some may have ended, and those of earlier versions are missing. */
+  /** The top-ups of a consumer one by one, oldest first. Some may have ended. Top-ups that earlier versions made are missing. */
   topUpNotes(consumerId: string): Promise<readonly TopUpNote[]>;
   /**
-   * Sets what was counted in some windows to nothing, clears the strikes, and notifies every gateway. A ban stays. What cannot be
-   * read of any window, the strikes, a ban or the top-ups is removed and counts as nothing.
-   * @param id the change is made once for each id of a consumer
+   * Resets the counts of some windows to 0, clears the strikes, and notifies every gateway. A ban stays. Removes windows, strikes,
+   * bans and top-ups that the store cannot read.
+   * @param id the ledger makes the change once for each id of a consumer
    */
   resetUsage(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>>;
   /**
-   * Gives a ban that is in force on one account, with its number, to another one that has none or one that ends earlier, and notifies
-   * every gateway. The first account keeps it. For a key that is moved: it must not escape its ban.
+   * Copies a ban that is in force on one account, with its number, to another account that has none or one that ends earlier, and
+   * notifies every gateway. The first account keeps its ban. For a key that an operator moves: it must not escape its ban.
    */
   carryBan(fromAccountId: string, toAccountId: string): Promise<void>;
   /** Removes the counts, strikes, bans and histories of these accounts, if there are any. */
@@ -204,21 +204,21 @@ export interface BanInForce {
   readonly ban: NonNullable<AccountState['ban']>;
 }
 
-/** `ban` is null if what the store has in its place cannot be read, so that the consumer may be banned. */
+/** `ban` is null if the store cannot read the value in its place, so that the consumer may be banned. */
 export type FoundBan = Pick<BanInForce, 'consumerId'> & { readonly ban: BanInForce['ban'] | null };
 
-/** How long a store keeps the ids of changes that are made once, milliseconds. */
+/** A store keeps the ids of changes that it makes once for this long, milliseconds. */
 export const MADE_ONCE_MS = 86_400_000;
 
 /** The outcome of a change with an id. */
 export type MadeOnce<T> =
   | { readonly kind: 'made'; readonly value: T; readonly durability: Durability }
-  /** The same change was made under this id before, at most `MADE_ONCE_MS` ago. Nothing was changed. */
+  /** The ledger made the same change under this id before, at most `MADE_ONCE_MS` ago. It has changed nothing now. */
   | { readonly kind: 'repeated'; readonly durability: Durability }
-  /** Another change was made under this id before. Nothing was changed. */
+  /** The ledger made another change under this id before. It has changed nothing now. */
   | { readonly kind: 'reused' };
 
-/** The id of the top-up that is made under an id: always the same, so that a repetition names the same top-up. */
+/** The id of the top-up that an operation with this id makes: always the same, so that a repetition names the same top-up. */
 export function topUpIdOf(id: string): string {
   return `top_${hash('sha256', id, 'base64url').slice(0, 16)}`;
 }

@@ -13,8 +13,8 @@ import { WINDOWS, type WindowName } from '../model/values.ts';
 import { type WindowLimit, windowLimit } from './windows.ts';
 
 /**
- * A set of groups and units is a number with a bit for each group, then this one: the request belongs to some group by one reading of its
- * path alone. The bits of units follow.
+ * A set of groups and units is a number with a bit for each group, then this bit: the request belongs to some group by only one
+ * reading of its path. The bits of units follow.
  */
 export const IN_ONE_READING = 1 << MAX_GROUPS;
 
@@ -30,25 +30,25 @@ export function bitOfUnit(index: number): number {
 export interface Budget {
   /** `customer`, `search`, `customer-search-tokens`; empty for the consumer's own. */
   readonly name: string;
-  /** What precedes the names of its limits: its name with a hyphen. */
+  /** The prefix of its limits' names: its name with a hyphen. */
   readonly prefix: string;
   /** Whose requests it counts: those of one consumer, or those of all consumers of its customer. */
   readonly scope: 'key' | 'customer';
   /** The group of routes whose requests it counts; null for all requests. */
   readonly group: string | null;
-  /** What it counts of them, such as `tokens`; absent for the cost of requests. */
+  /** The unit that it counts, such as `tokens`; absent for the cost of requests. */
   readonly unit?: string;
-  /** Whether it counts all requests, of a consumer or of a customer: such an account has a history. */
+  /** True if it counts all requests of a consumer or of a customer: such an account has a history. */
   readonly isWhole: boolean;
   /** The counted windows, shortest first. */
   readonly limits: readonly WindowLimit[];
-  /** The windows without a limit, shortest first. They are reported, not counted. */
+  /** The windows without a limit, shortest first. Reports contain them, but no account counts them. */
   readonly unlimited: readonly { readonly window: WindowName; readonly lengthMs: number }[];
-  /** How many requests may be in flight at a time; left out if any number may. */
+  /** Maximum requests in flight at a time; left out if the plan has no such limit. */
   readonly inFlight?: number;
-  /** The windows whose limit is the own one of the key, or of the customer, and not its plan's; left out if there are none. */
+  /** The windows with a limit of the key's or the customer's own in place of the plan's; left out if there are none. */
   readonly own?: readonly WindowName[];
-  /** What the plan gives in those windows, if that is another number; left out if there are none. */
+  /** The plan's limits of those windows, where they differ; left out if there are none. */
   readonly planLimits?: Readonly<Partial<Record<WindowName, number>>>;
 }
 
@@ -61,38 +61,38 @@ export interface Allowance {
   readonly budgets: Budgets;
   /** The counted windows of all budgets, in the order of a verdict's standings. */
   readonly limits: readonly WindowLimit[];
-  /** Whether some budget bounds the requests in flight. */
+  /** True if some budget has a limit on requests in flight. */
   readonly boundsInFlight: boolean;
   readonly bans: BanRule | null;
   /** The budget whose account has the strikes and bans: 1 if they belong to the customer, else 0, the consumer's own. */
   readonly bansIn: 0 | 1;
   /** The shadow limits, counted under `shadowIdOf(consumerId)`. They refuse no request. */
   readonly shadow?: Allowance;
-  /** Set for a shadow: its limits are only watched. */
+  /** Set for a shadow: its limits only watch. */
   readonly isWatched?: true;
-  /** The plan is not enforced: only the shadow is counted. */
+  /** Set if the plan is not enforced: the gateway counts the shadow alone. */
   readonly isShadowOnly?: true;
   /**
-   * Whether the store keeps a history of what is admitted; left out if it keeps none. `all`: of every request, because
-   * these limits refuse no request.
+   * `admitted`: the store keeps a history of admitted requests; left out if it keeps none. `all`: of every request, because these
+   * limits refuse no request.
    */
   readonly history?: 'admitted' | 'all';
   /** The plan's groups of routes, whose budgets `withBudgets` adds; left out if it has none. */
   readonly groups?: readonly PlanGroup[];
-  /** What the plan limits in units of their own, whose budgets `withBudgets` adds; left out if it has none. */
+  /** The plan's limits in units of their own, whose budgets `withBudgets` adds; left out if it has none. */
   readonly units?: UnitBudgets;
   /** The units that its budgets count; left out if they count requests alone. */
   readonly inUnits?: readonly string[];
-  /** What it is for requests that belong to no group and charge no unit; left out if it is that. */
+  /** The allowance of requests that belong to no group and charge no unit; left out if it is this one. */
   readonly base?: Allowance;
 }
 
-/** What a plan limits in units of their own. */
+/** A plan's limits in units of their own. */
 interface UnitBudgets {
   /** The units of the plan and of its groups. */
   readonly names: readonly string[];
   readonly shared: readonly PlanUnit[];
-  /** What one key of a customer may take. */
+  /** The limits of each key of a customer. */
   readonly eachKey: readonly PlanUnit[];
 }
 
@@ -112,7 +112,7 @@ export function unitNamesOf({ units = [], groups = [], eachKey }: Plan): readonl
   return [...new Set(all.map(({ name }) => name))];
 }
 
-/** The allowance whose requests charge these budgets. @param all at least one */
+/** The allowance of requests that charge these budgets. @param all at least one */
 export function charging(
   of: Omit<Allowance, 'budgets' | 'limits' | 'boundsInFlight'>,
   all: readonly Budget[],
@@ -123,12 +123,12 @@ export function charging(
   return Object.freeze({ ...of, budgets, limits, boundsInFlight });
 }
 
-/** An allowance without bans that counts some windows in one account. With no window, a ledger reports the ban of the account alone. */
+/** An allowance without bans that counts some windows in one account. With no window, a ledger only reports the ban of the account. */
 export function plainAllowance(plan: string, limits: readonly WindowLimit[] = []): Allowance {
   return charging({ plan, bans: null, bansIn: 0 }, [budgetOf({ limits })]);
 }
 
-/** A budget, which is named after its parts. */
+/** A budget with a name made of its parts. */
 export function budgetOf(parts: {
   readonly scope?: Budget['scope'];
   readonly group?: string | null;
@@ -149,19 +149,19 @@ export function budgetOf(parts: {
   };
 }
 
-/** The customer of a consumer, as far as limits are concerned. */
+/** The limits of a consumer's customer. */
 interface LimitedCustomer {
   /** The customer's own limits, each of which replaces the plan's limit of that window. */
   readonly limits: Limits;
 }
 
 /**
- * The limits and bans of a consumer: those of its plan, with its own in their place, one window at a time (contract section
- * 2). The plan of a customer's key is that of the customer: its limits are shared by all keys of the customer, and the key's own, or
- * those of `each-key`, bound what this key may take of them.
+ * The limits and bans of a consumer: those of its plan, with its own in their place, one window at a time (contract section 2). A
+ * customer's key has the plan of the customer: all keys of the customer share its limits, and the key's own, or those of
+ * `each-key`, bound the part of this key.
  * @returns the allowance, without the budgets of groups; or, if there are any, the windows that are `custom` in the plan and
  *   missing in the own limits of the key, or of its customer: such a key cannot be used
- * @param keepsHistory whether the store keeps a history of what the consumer uses
+ * @param keepsHistory true if the store keeps a history of the consumer's usage
  * @param customer null for a consumer without one
  */
 export function allowanceOf(
@@ -223,7 +223,7 @@ function windowsOf(
   return { limits, unlimited, missing };
 }
 
-/** What a key of a customer may take of the limits that all keys of the customer share. */
+/** The budget that bounds one key of a customer within the limits that all its keys share. */
 function budgetOfEachKey({ eachKey, forms }: Plan, own: Limits): Budget {
   const each = windowsOf(eachKey?.limits ?? NO_LIMITS, { ...forms, ...eachKey?.forms }, own);
   return { ...budgetOf({ ...each, inFlight: eachKey?.inFlight }), ...ownIn(each, own) };
@@ -252,18 +252,18 @@ function withoutBounds(budgets: readonly Budget[]): Budget {
   return budgetOf({ limits: [], unlimited: windows.map((window) => ({ window, lengthMs: WINDOW_MS[window] })) });
 }
 
-/** Limits that are only watched do not count requests in flight. */
+/** Watched limits do not count requests in flight. */
 function withoutInFlight(budgets: readonly Budget[]): readonly Budget[] {
   return budgets.map(({ inFlight: _, ...budget }) => budget);
 }
 
 /**
  * The allowance of a request that belongs to some groups of routes and charges some units: with their budgets, and without the
- * plan's own limits if one of the groups is there instead of them.
+ * plan's own limits if one of the groups replaces them.
  *
- * Attack: a client leaves the limits of the plan with a spelling of its path that only seems to be in a group which is there
- * instead of them. So with `IN_ONE_READING` they stay.
- * @param charged a bit for each group, and `IN_ONE_READING`, as `PathGroups.matching` gives them; and for each unit (`bitOfUnit`)
+ * Attack: a client leaves the limits of the plan with a spelling of its path that only seems to be in a group which replaces them.
+ * So with `IN_ONE_READING` they stay.
+ * @param charged a bit for each group, and `IN_ONE_READING`, as `PathGroups.matching` makes them; and for each unit (`bitOfUnit`)
  */
 export function withBudgets(allowance: Allowance, charged: number): Allowance {
   const { groups = [], units } = allowance;
@@ -300,7 +300,7 @@ function chargedWith(allowance: Allowance, groups: readonly PlanGroup[], inUnits
   return charging({ ...allowance, ...ofUnits, base: allowance }, [...allowance.budgets.slice(0, -1), kept, ...added]);
 }
 
-/** A group that is there instead of the plan's limits, and limits the unit as well, takes the place of the plan's limits in it. */
+/** The budgets of a unit. A group that replaces the plan's limits and also limits the unit replaces the plan's limits in that unit. */
 function unitBudgetsOf(
   { units }: Allowance,
   scope: Budget['scope'],

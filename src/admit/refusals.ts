@@ -2,7 +2,7 @@ import { type HistoryStore, MAX_REFUSED, type Refusals, type RefusedConsumer } f
 
 const REPORT_MS = 1_000;
 
-/** Counts refusals in memory and reports them to the store once a second. Bounded; no request waits for it. */
+/** Counts refusals in memory and reports them to the store once a second. It is bounded, and no request waits for it. */
 export class RefusalCounter {
   readonly #store: Pick<HistoryStore, 'addRefusals'>;
   #counts = new Map<string, { -readonly [K in keyof Refusals]: Refusals[K] }>();
@@ -28,7 +28,7 @@ export class RefusalCounter {
     }
   }
 
-  /** Reports what has been counted; what the store does not accept is reported the next time. Never rejects. */
+  /** Reports the counted refusals, and repeats those that the store does not accept with the next report. Never rejects. */
   report(): Promise<void> {
     this.#reporting = this.#reporting.then(() => this.#reportCounts());
     return this.#reporting;

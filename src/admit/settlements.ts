@@ -6,12 +6,12 @@ import type { Reservation } from './verdict.ts';
 
 interface SettlementsOptions {
   readonly sink: SettlementSink;
-  /** Maximum settlements that wait. More are sent at once; those that then come back unsent beyond it are lost. */
+  /** Maximum waiting settlements. The class sends further ones at once, and loses those beyond this number that come back unsent. */
   readonly most: number;
   readonly onSettled?: ((outcome: Exclude<SettlementOutcome, 'unsent'>, settlements: number) => void) | undefined;
 }
 
-/** What a request has used in the end, by unit. What is left out has used what it took in advance. */
+/** What a request has used, by unit. For a unit that is left out, the request used its reserve. */
 export type UsedUnits = readonly { readonly unit: string; readonly settled: number }[];
 
 /** A request that has ended. */
@@ -19,22 +19,25 @@ interface SettledRequest {
   readonly consumerId: string;
   readonly allowance: Allowance;
   readonly reservation: Reservation;
-  /** When it was decided, by the store's clock. */
+  /** The time of its decision by the store's clock, Unix milliseconds. */
   readonly nowMs: number;
 }
 
-/** How long a settlement waits for a decision that it concerns. */
+/** A settlement waits at most this long for a decision about the same accounts, milliseconds. */
 const SEND_WITHIN_MS = 20;
-/** The same after the store was away, and did nothing. */
+/** Pause before this class sends settlements again that the store, being away, has certainly not received. */
 const RETRY_AFTER_MS = 200;
 
-/** What some requests have used beside what they took in advance: more, or less. */
+/** The difference between the use of some requests and their reserves. */
 interface Sum {
   delta: number;
   requests: number;
 }
 
-/** What requests of one reservation have used beside it, by unit. What is given back and what is added differ, if the place is gone. */
+/**
+ * What the requests of one reservation used less and more than their reserves, by unit. The two stay apart, because a window that
+ * has ended takes nothing back, but units beyond a reserve always count.
+ */
 interface Used {
   readonly consumerId: string;
   readonly allowance: Allowance;
@@ -49,17 +52,17 @@ interface QueuedSettlement extends Sum {
 }
 
 /**
- * What requests have used in the end, on its way to the store: those of one account that were counted in the same place are sent as
- * one. Each is sent at most once, so that a lost one leaves what was taken in advance.
+ * Takes the settlements of requests to the store, as one for those of an account that were counted in the same windows. It sends
+ * each at most once, so that a lost one leaves the reserve counted.
  */
 export class Settlements {
   readonly #options: SettlementsOptions;
   #used = new Map<Reservation, Used>();
   #waiting = new Map<string, QueuedSettlement>();
   #timer: NodeJS.Timeout | null = null;
-  /** After how many milliseconds the timer was to run. */
+  /** The delay with which the timer was set, milliseconds. */
   #dueInMs = 0;
-  /** The owners of the accounts for which some wait. */
+  /** The owners of the accounts with waiting settlements. */
   #owners = new Set<string>();
   #sending: Promise<void> = Promise.resolve();
 
@@ -67,12 +70,12 @@ export class Settlements {
     this.#options = options;
   }
 
-  /** Whether some that wait are of accounts that requests of this consumer may charge. */
+  /** True if settlements wait that concern accounts which requests of this consumer may charge. */
   concern(consumerId: string): boolean {
     return this.#owners.size > 0 && this.#owners.has(ownerIdOf(consumerId));
   }
 
-  /** @param nowMs when the request was decided, by the store's clock */
+  /** @param nowMs the time of the request's decision by the store's clock */
   add({ consumerId, allowance, reservation, nowMs }: SettledRequest, used: UsedUnits): void {
     const { amounts, isCertain } = reservation;
     for (const { unit, settled } of used) {
@@ -93,7 +96,7 @@ export class Settlements {
     this.#sendIn(SEND_WITHIN_MS);
   }
 
-  /** Finds the accounts and histories in which all that was used has to be settled. */
+  /** Makes a settlement for each account and history that has counted the reserves. */
   #place(): void {
     for (const [{ windows, isCertain }, { consumerId, allowance, nowMs, less, more }] of this.#used) {
       const { budgets, history } = allowance;
@@ -106,7 +109,7 @@ export class Settlements {
           const { delta } = sum;
           const settlement = { accountId: ids[i]!, delta, windows: windows[i]!, histories, ...when };
           this.#wait({ settlement, ...sum });
-          // The requests are in each history once, however many budgets they charge.
+          // A history counts the requests once, whatever number of budgets they charge.
           histories = [];
         }
       }
@@ -132,7 +135,7 @@ export class Settlements {
     this.#timer = setTimeout(() => void this.flush(), ms).unref();
   }
 
-  /** Sends what waits, before this call returns. Fulfilled when the store has answered; never rejects. */
+  /** Sends the waiting settlements before this call returns. Fulfilled when the store has answered; never rejects. */
   flush(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
@@ -141,7 +144,7 @@ export class Settlements {
     return this.#sending;
   }
 
-  /** Sends what waits, and what comes back unsent from before, once. */
+  /** Waits for an earlier call, then sends the waiting settlements once, with those that came back unsent from it. */
   async drain(): Promise<void> {
     await this.#sending;
     await this.flush();
@@ -168,7 +171,7 @@ function addTo(sum: Sum, { delta, requests }: Sum): void {
   sum.requests += requests;
 }
 
-/** The same for what can be settled as one. */
+/** The same text for settlements that the store can apply as one. */
 function keyOf({ settlement: { accountId, windows, histories, hour, isRecorded }, delta }: QueuedSettlement): string {
   const places = windows.map(({ of, placeMs }) => `${of.window} ${of.slices ?? ''} ${placeMs}`).join();
   return `${accountId} ${hour} ${isRecorded} ${delta < 0} ${histories.join()} ${places}`;

@@ -11,13 +11,13 @@ import { limitAt, type WindowLimit } from './windows.ts';
 
 interface UsageBacklogOptions {
   readonly reconciler: UsageReconciler;
-  /** Maximum consumers in the backlog. Beyond that, the oldest usage is dropped and reported as `lost`. */
+  /** Maximum consumers in the backlog. Beyond that, the backlog drops the oldest usage and reports it as `lost`. */
   readonly most: number;
   /** This gateway's own clock, Unix milliseconds. */
   readonly wallMs: () => number;
-  /** Whether a decision about a consumer is asked for at present: its usage is then not sent in the background. */
+  /** True while the gateway asks for a decision about a consumer: the backlog then sends its usage with that, not in the background. */
   readonly isBeingDecided: (consumerId: string) => boolean;
-  /** Called with the fate of each window's usage. @param spent the cost that was deferred */
+  /** Called with the outcome of each window's usage. @param spent the deferred cost */
   readonly onReturned?: (window: WindowName, outcome: ReconcileOutcome, spent: number) => void;
 }
 
@@ -38,7 +38,7 @@ const NO_HOURS: ReadonlyMap<number, number> = new Map();
 
 interface InFlightUsage {
   readonly usage: Deferred;
-  /** Fulfilled with whether the store has added it. */
+  /** Fulfilled with true if the store has added the usage. */
   readonly isAdded: Promise<boolean>;
 }
 
@@ -47,22 +47,22 @@ const BATCH_SIZE = 64;
 const RETRY_AFTER_MS = 200;
 
 /**
- * The usage that this gateway has admitted while the store was away and must still add to it (contract section 6). Each
- * piece is added once, and before the store decides about its consumer again. Consumers that send no further requests
- * are reconciled in the background, a few at a time.
+ * The usage that this gateway has admitted while the store was away and must still add to it (contract section 6). The gateway adds
+ * each piece once, and before the store decides about its consumer again. It reconciles consumers without further requests in the
+ * background, a few at a time.
  *
- * A consumer is in doubt after a call about it timed out. The gateway then sends no call that counts until the store has
- * answered a call that counts nothing, so that no count is off by more than that one call.
+ * A consumer is in doubt after a call about it timed out. The gateway then sends no call that counts until the store has answered a
+ * call that counts nothing, so that no count is off by more than that one call.
  */
 export class UsageBacklog {
   readonly #options: UsageBacklogOptions;
   /** By consumer, oldest first. */
   readonly #deferred = new Map<string, Deferred>();
-  /** By consumer, the number of its latest doubt: an answer to a question that was asked earlier does not clear it. */
+  /** By consumer, the number of its latest doubt: an answer to an earlier question does not clear it. */
   readonly #inDoubt = new Map<string, number>();
   #doubts = 0;
   readonly #inFlight = new Map<string, InFlightUsage>();
-  /** The store's clock minus this gateway's own, milliseconds, when usage by the store's clock was last deferred. */
+  /** The store's clock minus this gateway's own, milliseconds, when the gateway last deferred usage by the store's clock. */
   #storeAheadMs = 0;
   #background: NodeJS.Timeout | null = null;
   #isBusy = false;
@@ -80,14 +80,14 @@ export class UsageBacklog {
     return this.#deferred.has(consumerId) || this.#inFlight.has(consumerId);
   }
 
-  /** Whether nothing that counts may be sent about a consumer. If so, this starts a check in the background. */
+  /** True if the gateway may send nothing that counts about a consumer. The call then starts a check in the background. */
   isInDoubt(consumerId: string): boolean {
     if (!this.#inDoubt.has(consumerId)) return false;
     this.#settleLater(0);
     return true;
   }
 
-  /** Marks a consumer as in doubt: a call that may have counted was given up. */
+  /** Marks a consumer as in doubt, because the gateway gave up a call that may have counted. */
   doubt(consumerId: string): void {
     this.#inDoubt.set(consumerId, ++this.#doubts);
     if (this.#inDoubt.size > this.#options.most) this.#inDoubt.delete(this.#inDoubt.keys().next().value!);
@@ -95,9 +95,8 @@ export class UsageBacklog {
   }
 
   /**
-   * Adds the usage that a local decision admitted, to the account of each budget; and for the history what the consumer used,
-   * also to that of its customer.
-   * @param isOwnClock whether the times in `outcome` are by this gateway's own clock
+   * Adds the usage that a local decision admitted, to the account of each budget, and for the history to that of its customer too.
+   * @param isOwnClock true if the times in `outcome` are by this gateway's own clock
    */
   defer(ids: AccountIds, outcome: Outcome, { budgets, history }: Allowance, isOwnClock: boolean): void {
     const { admitted, n, cost, amounts = {}, accounts, nowMs } = outcome;
@@ -125,8 +124,8 @@ export class UsageBacklog {
   }
 
   /**
-   * The accounts of a consumer in the store at `nowMs`, with their usage in the backlog added. Usage in flight may be in both, and
-   * is then counted twice, so that nothing is admitted for a second time.
+   * The accounts of a consumer in the store at `nowMs`, with their usage in the backlog added. Usage on its way to the store may be
+   * in both. This counts it twice, so that the gateway admits nothing a second time.
    * @returns null if the backlog has no usage of these accounts
    */
   withBacklog(ids: AccountIds, accounts: readonly AccountState[], nowMs: number): readonly AccountState[] | null {
@@ -174,7 +173,7 @@ export class UsageBacklog {
     return new Set(ids.filter((id, i) => settled[i] && !this.has(id)));
   }
 
-  /** @returns whether the store has added any of it */
+  /** @returns true if the store has added any of it */
   async #reconcile(ids: readonly string[]): Promise<boolean> {
     const ownNowMs = this.#options.wallMs();
     const taken = ids.map((consumerId) => {
@@ -197,7 +196,7 @@ export class UsageBacklog {
     return (await sent).some((isAdded) => isAdded);
   }
 
-  /** For consumers in doubt, an empty call goes first; their usage is sent only if the store answers it. */
+  /** Sends an empty call first for consumers in doubt, and their usage only if the store answers it. */
   async #send(deferred: readonly DeferredUsage[]): Promise<readonly ReconciledUsage[]> {
     const doubtful = deferred.filter(({ consumerId }) => this.#inDoubt.has(consumerId));
     if (doubtful.length > 0) {
@@ -206,7 +205,7 @@ export class UsageBacklog {
         doubtful.map(({ consumerId, ownNowMs }) => ({ consumerId, ownNowMs, windows: [] })),
       );
       for (const [i, { kind }] of answers.entries()) {
-        // A call that was given up since then is in doubt still.
+        // A consumer is still in doubt if a later call about it was given up.
         const { consumerId } = doubtful[i]!;
         if (kind === 'added' && this.#inDoubt.get(consumerId) === doubts[i]) this.#inDoubt.delete(consumerId);
       }
@@ -239,7 +238,7 @@ export class UsageBacklog {
     isOwnClock: boolean,
   ): void {
     const before = this.#deferred.get(consumerId) ?? { isOwnClock, windows: {}, hours: NO_HOURS };
-    // If one of them is by this gateway's own clock, both are kept by the store's, which has become known meanwhile.
+    // If one of them is by this gateway's own clock, both get the store's, which has become known meanwhile.
     const isMixed = before.isOwnClock !== isOwnClock;
     const inStoreTime = (owed: DeferredWindow) => later(owed, this.#storeAheadMs);
     const windows: Deferred['windows'] = {};
@@ -258,7 +257,7 @@ export class UsageBacklog {
     this.#settleLater(RETRY_AFTER_MS);
   }
 
-  /** The sum if both are of the same window, else the later one: the earlier window has ended. */
+  /** Adds up usage of the same window. Of two windows it takes the later one: the earlier has ended. */
   #merge(known: DeferredWindow, added: DeferredWindow): DeferredWindow {
     if (added.parts !== undefined) return this.#mergeSlices(known, added);
     const laterByMs = added.endsAtMs - known.endsAtMs;
@@ -269,7 +268,7 @@ export class UsageBacklog {
     return next;
   }
 
-  /** The later usage, with the part of the earlier one that still counts. */
+  /** The later usage, with the slices of the earlier one that still count. */
   #mergeSlices(known: DeferredWindow, added: DeferredWindow): DeferredWindow {
     const [earlier, later] = known.endsAtMs <= added.endsAtMs ? [known, added] : [added, known];
     const atMs = lastBeganAtMs(later);
@@ -292,7 +291,7 @@ export class UsageBacklog {
     this.#background.unref();
   }
 
-  /** Cheap while the store is away: the reconciler sends nothing that is certain to fail. */
+  /** Sends a few. While the store is away this is cheap: the reconciler sends nothing that is certain to fail. */
   async #settleSome(): Promise<void> {
     this.#background = null;
     this.#isBusy = true;
@@ -307,7 +306,7 @@ export class UsageBacklog {
   }
 }
 
-/** What was spent in each window of an account; none if nothing was admitted. */
+/** The usage in each window of an account; none if the decision admitted nothing. */
 function deferredWindows(
   { windows: counts }: AccountState,
   limits: readonly WindowLimit[],
@@ -351,7 +350,7 @@ function later(owed: DeferredWindow, aheadMs: number): DeferredWindow {
   return { ...owed, endsAtMs: endsAtMs + aheadMs, ...moved };
 }
 
-/** When the last slice with usage began. */
+/** The beginning of the last slice with usage. */
 function lastBeganAtMs({ lengthMs, endsAtMs, slices }: DeferredWindow): number {
   return endsAtMs - lengthMs - Math.ceil(lengthMs / slices!);
 }

@@ -8,7 +8,7 @@ import { limitAt, withTopUps } from './windows.ts';
 export interface UsageReport extends ReportedState {
   readonly id: string;
   readonly plan: string;
-  /** The state under the plan's shadow limits; left out if it has none. */
+  /** The state of the plan's shadow limits; left out if it has none. */
   readonly shadow?: ReportedState;
 }
 
@@ -18,7 +18,7 @@ export interface ReportedWindow {
   readonly remaining: number | 'unlimited';
   /** Unix seconds. */
   readonly resetAt: number;
-  /** What it counts, such as `tokens`; absent for the cost of requests. */
+  /** The unit that it counts, such as `tokens`; absent for the cost of requests. */
   readonly unit?: string;
 }
 
@@ -26,14 +26,14 @@ interface ReportedState {
   readonly windows: Readonly<Record<string, ReportedWindow>>;
   readonly strikes: number;
   readonly ban: { readonly number: number; readonly until: number } | null;
-  /** How many requests are in flight, by the name of the limit; left out if any number may be. */
+  /** The requests in flight, by the name of the limit; left out if no limit bounds them. */
   readonly inFlight?: Readonly<Record<string, { readonly limit: number; readonly used: number }>>;
 }
 
 /**
- * The object of contract section 4, `GET /usage`.
+ * The body of the response to `GET /usage` (contract section 4).
  * @param id the consumer, or the customer
- * @param shadow the state under the plan's shadow limits; null if there are none
+ * @param shadow the state of the plan's shadow limits; null if there are none
  */
 export function usageReport(id: string, allowance: Allowance, outcome: Outcome, shadow: Outcome | null): UsageReport {
   const report = { id, plan: allowance.plan, ...stateOf(allowance, outcome) };

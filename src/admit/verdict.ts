@@ -9,7 +9,7 @@ import { limitAt, withTopUps } from './windows.ts';
 
 /** The result of admission for one request. */
 export type Admission =
-  /** `source`: which part of the gateway or the store decided, for log and metrics; null if nothing is counted. */
+  /** `source`: the part of the gateway or the store that decided, for log and metrics; null if nothing is counted. */
   | {
       readonly kind: 'decided';
       readonly verdict: Verdict;
@@ -24,9 +24,9 @@ export interface WindowBudget {
   readonly name: LimitName;
   readonly lengthMs: number;
   readonly limit: number;
-  /** What it counts; null for requests. */
+  /** The unit that it counts; null for requests. */
   readonly unit: string | null;
-  /** How much must be left for the request to be admitted. */
+  /** The store admits the request if at least this much is left. */
   readonly needed: number;
   /** What the window has counted, this request included if it was admitted. */
   readonly used: number;
@@ -57,24 +57,21 @@ export type Verdict = Admitted | Refused | Banned | Crowded;
 
 export interface Admitted extends Decision {
   readonly kind: 'admitted';
-  /** What was taken in advance of units; null if the request charges none. */
+  /** The reserve of the request; null if it charges no unit. */
   readonly reservation: Reservation | null;
 }
 
-/**
- * What each of the requests that were decided together has taken in advance of units of their own, if it was admitted. It is
- * settled when the request has ended.
- */
+/** The reserve of each admitted request of one decision in units of their own. The gateway settles it when the request has ended. */
 export interface Reservation {
-  /** What it has taken, by unit. */
+  /** The reserved amount of each unit. */
   readonly amounts: Amounts;
-  /** The windows in which that was counted, by budget of the allowance; empty for one that counts no unit. */
+  /** The windows that have counted the reserve, by budget of the allowance; empty for a budget without a unit. */
   readonly windows: readonly (readonly SettledWindow[])[];
-  /** False if the store may not have counted it, so that nothing may be given back. */
+  /** False if the store may not have counted the reserve, so that the gateway must return nothing. */
   readonly isCertain: boolean;
 }
 
-/** Refused because as many requests are in flight as may be. */
+/** The request would exceed a limit on requests in flight. */
 export interface Crowded extends Decision {
   readonly kind: 'crowded';
   /** The limit that refuses, of several the smallest. */
@@ -85,20 +82,20 @@ export interface Crowded extends Decision {
 
 /** What Explain shows about a refusal beyond its response. */
 interface Explained {
-  /** Which strike the request was; null if it was not a strike. */
+  /** The number of the strike that the request made; null if it made none. */
   readonly strike: number | null;
 }
 
 export interface Refused extends Decision, Explained {
   readonly kind: 'refused';
   /**
-   * The window of which all that the answer says is made. It resets at `retryAtMs`. If waiting cannot help, it is one whose limit is
-   * below what the request needs: of those of a unit the smallest.
+   * The window that the whole answer describes. It resets at `retryAtMs`. If waiting cannot help, it is a window whose limit is
+   * below the need of the request: among those of a unit the smallest.
    */
   readonly binding: WindowBudget;
   /**
-   * When every window of every budget will have room for the request, Unix milliseconds. Null if a limit is below what the request
-   * needs of it, so that waiting cannot help.
+   * The time at which every window of every budget will have room for the request, Unix milliseconds. Null if a limit is below the
+   * need of the request, so that waiting cannot help.
    */
   readonly retryAtMs: number | null;
 }
@@ -107,18 +104,18 @@ export interface Banned extends Decision, Explained {
   readonly kind: 'banned';
   /** The window whose refusal made the ban. It resets at `retryAtMs`. */
   readonly binding: WindowBudget;
-  /** When the ban has ended and every window that may ever have room for the request has it, Unix milliseconds. */
+  /** The time at which the ban has ended and every window whose limit allows the request has room for it, Unix milliseconds. */
   readonly retryAtMs: number;
   readonly number: number;
   readonly untilMs: number;
-  /** Whose ban it is: that of one consumer, or that of its customer and so of all its consumers. */
+  /** The owner of the ban: one consumer, or its customer, whose ban holds for all its consumers. */
   readonly scope: Budget['scope'];
   /** True for the one request whose strike made the ban. */
   readonly imposed: boolean;
 }
 
 /**
- * The verdicts on requests that were decided together (contract sections 3 and 4). They share one reservation.
+ * The verdicts on requests of one decision (contract sections 3 and 4). They share one reservation.
  * @returns a function of the index of a request, from 0 to `outcome.n - 1`
  */
 export function verdictsOf(outcome: Outcome, allowance: Allowance): (index: number) => Verdict {
@@ -127,7 +124,7 @@ export function verdictsOf(outcome: Outcome, allowance: Allowance): (index: numb
   return (index) => verdictWith(reservation, outcome, allowance, index);
 }
 
-/** The same for one of them. */
+/** The verdict on one of them. */
 export function verdictOf(outcome: Outcome, allowance: Allowance, index: number): Verdict {
   return verdictsOf(outcome, allowance)(index);
 }
@@ -157,7 +154,7 @@ function verdictWith(reservation: Reservation | null, outcome: Outcome, allowanc
   return pastTopUps(banned(explained, ban, { scope, imposed }), accounts);
 }
 
-/** Which strike a refused request was. The account has the strikes after the last request, and none after a ban. */
+/** The number of the strike that a refused request made. The account has the strikes after the last request, and none after a ban. */
 function strikeOf(
   { n, bannedFrom, imposesBan, accounts }: Outcome,
   { bans, bansIn }: Allowance,
@@ -171,7 +168,7 @@ function strikeOf(
   return number >= 1 ? number : null;
 }
 
-/** Whether waiting cannot help: some window's limit is below what the request needs of it. */
+/** True if waiting cannot help: the limit of some window is below the need of the request. */
 function neverFits(standings: readonly WindowBudget[]): boolean {
   for (const { limit, needed } of standings) if (limit < needed) return true;
   return false;
@@ -184,7 +181,7 @@ function reservationOf({ accounts, isUncertain }: Outcome, amounts: Amounts, { b
   return { amounts, windows, isCertain: isUncertain !== true };
 }
 
-/** Whether two requests take the same of units. */
+/** True if two requests reserve the same amounts of all units. */
 export function sameAmounts(one: Amounts | undefined, other: Amounts | undefined): boolean {
   if (one === other) return true;
   if (one === undefined || other === undefined) return false;
@@ -193,16 +190,16 @@ export function sameAmounts(one: Amounts | undefined, other: Amounts | undefined
   return true;
 }
 
-/** The verdict when nothing is counted: for `GET /usage`, and for requests that `onFailure: open` admits. */
+/** The verdict on a request that no window counts: for `GET /usage`, and for requests that `onFailure: open` admits. */
 export function verdictOnBudgets(accounts: Accounts, allowance: Allowance, nowMs: number, cost: number): Admitted {
   return verdictFromLease(accounts, allowance, { nowMs, cost, ahead: 0 });
 }
 
 /**
- * The verdict on a request that is admitted from a lease.
- * @param accounts after the decision that lent it
- * @param at.ahead how many of the units that `accounts` have counted are still unused; negative if more than they have counted are to
- *   be taken for used
+ * The verdict on a request that this process admits from a lease.
+ * @param accounts after the decision that lent the units
+ * @param at.ahead how many of the units that `accounts` have counted are still unused; negative if more units than they have
+ *   counted must pass for used
  */
 export function verdictFromLease(
   accounts: Accounts,
@@ -223,15 +220,15 @@ export function verdictFromLease(
   };
 }
 
-/** The request of a verdict, among those that were decided together. */
+/** A request among those of one decision. */
 interface Judged {
   readonly nowMs: number;
   readonly cost: number;
   readonly amounts: Amounts | undefined;
   readonly isRefused: boolean;
-  /** How many later ones were admitted. */
+  /** The number of later requests that the store admitted. */
   readonly requestsAfter: number;
-  /** How many units that were counted are still unused. */
+  /** The number of counted units that are still unused. */
   readonly ahead: number;
 }
 
@@ -263,8 +260,8 @@ function standingsOf(
 }
 
 /**
- * The window with the fewest requests left, of equals the one that resets last (contract section 4). A window of another unit only
- * if no requests are counted, because what is left of two units cannot be compared.
+ * The window with the fewest requests left, among equals the one that resets last (contract section 4). It takes a window of
+ * another unit only if none counts requests, because the rests of two units cannot be compared.
  */
 function fewest(standings: readonly WindowBudget[]): WindowBudget | null {
   let binding: WindowBudget | null = null;
@@ -282,7 +279,7 @@ function fewest(standings: readonly WindowBudget[]): WindowBudget | null {
   return binding;
 }
 
-/** Among several limits that refuse, the smallest is reported. */
+/** Reports the smallest of several limits that refuse. */
 function crowded(decision: Decision, inFlight: readonly number[]): Crowded {
   const full = decision.allowance.budgets.flatMap(({ inFlight: limit, scope }, i) => {
     return limit === undefined || (inFlight[i] ?? 0) < limit ? [] : [{ limit, scope }];
@@ -308,8 +305,8 @@ function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
 }
 
 /**
- * A top-up of a sliding window may end while the client waits for something else, and what was counted under it still counts.
- * The client then waits until the request fits without it.
+ * Lets the client wait until the request fits without a top-up of a sliding window that ends while the client waits for something
+ * else: the window still counts what requests used under the top-up.
  */
 function pastTopUps<V extends Refused | Banned>(verdict: V, accounts: Accounts): V {
   if (!hasTopUps(accounts)) return verdict;
@@ -351,7 +348,7 @@ function banned(
   }
   const name = nameOfBan(ban);
   const window = standings.find((standing) => standing.name === name);
-  // The window may have ended during the ban, or be gone from the plan.
+  // The window may have ended during the ban, or the plan may no longer have it.
   const binding: WindowBudget = {
     window: ban.window,
     name,
@@ -381,7 +378,7 @@ function banned(
   };
 }
 
-/** A limit of the consumer that this request does not charge; 0 if its plan no longer has one of that length. */
+/** The limit of a window that this request does not charge; 0 if the consumer's plan no longer has one of that length. */
 function limitOf(name: LimitName, allowance: Allowance): number {
   const all = withAllBudgets(allowance.base ?? allowance).limits;
   const named = all.find((limit) => (limit.name ?? limit.window) === name);
