@@ -6,13 +6,13 @@ import { account, type StoredAccount } from '../../model/account.ts';
 import { answering } from './database.ts';
 
 export interface Account {
-  /** Null: the row cannot be read. It stays until a reset or its end, and nothing is decided about it. */
+  /** Null: nobody can read the row. It stays until a reset or its end, and the store decides nothing about it. */
   readonly state: AccountState | null;
-  /** When the last window, strike or ban has ended and is forgotten, Unix milliseconds. */
+  /** The store forgets the account at this time, when its last window, strike or ban has ended, Unix milliseconds. */
   readonly expiresAtMs: number;
 }
 
-/** The accounts of a process: a gateway has them in memory, in a Map, and a command in the table alone. */
+/** The accounts of a process. A gateway has them in memory, in a Map; a command has them in the table alone. */
 export interface Accounts {
   get(consumerId: string): Account | undefined;
   set(consumerId: string, account: Account): void;
@@ -25,13 +25,13 @@ interface AccountRow extends Account {
   readonly consumerId: string;
 }
 
-/** The id of a change that is made once, and the change in words. */
+/** The id of a change that the store makes once, and the change in words. */
 export interface Once {
   readonly id: string;
   readonly words: string;
 }
 
-/** The accounts as they were last written. */
+/** The accounts as a process last wrote them. */
 export class AccountsTable {
   readonly #db: DatabaseSync;
 
@@ -74,7 +74,7 @@ export class AccountsTable {
     for (const consumerId of ended) remove.run(consumerId);
   }
 
-  /** Writes an account that was changed, and the id under which it was. Only in a transaction. */
+  /** Writes a changed account, and the id of the change. Only in a transaction. */
   saveChanged(row: AccountRow, { id, words }: Once, nowMs: number): void {
     this.save([row]);
     this.#db.prepare('DELETE FROM made_once WHERE at_ms <= ?').run(nowMs - MADE_ONCE_MS);
@@ -86,7 +86,7 @@ export class AccountsTable {
     answering(() => this.#db.prepare('DELETE FROM accounts WHERE expires_at_ms <= ?').run(nowMs));
   }
 
-  /** The words of the change that was made under an id; null if none was in the last `MADE_ONCE_MS`. */
+  /** The words of the change that an operation made under an id; null if none did in the last `MADE_ONCE_MS`. */
   madeOnce(consumerId: string, id: string, nowMs: number): string | null {
     const row = this.#db
       .prepare('SELECT words FROM made_once WHERE consumer_id = ? AND id = ? AND at_ms > ?')
@@ -95,7 +95,7 @@ export class AccountsTable {
   }
 }
 
-/** The accounts of a command. What it changes, the transaction of the change has written. */
+/** The accounts of a command. The transaction of a change writes them. */
 export class AccountsOnDisk implements Accounts {
   readonly #table: AccountsTable;
   readonly #wallMs: () => number;
@@ -120,8 +120,8 @@ export class AccountsOnDisk implements Accounts {
 }
 
 /**
- * The bans in force, and who may be banned: those whose account cannot be read.
- * @param damaged further consumers who may be banned
+ * The bans in force, with the consumers that may be banned because the store cannot read their account.
+ * @param damaged further consumers that may be banned
  */
 export function bansIn(
   accounts: Pick<Accounts, 'entries'>,
@@ -137,7 +137,7 @@ export function bansIn(
   return [...found.values()];
 }
 
-/** When an account has ended: its windows, strikes and top-ups, and `forgetMs` after its ban. */
+/** The end of an account, Unix milliseconds: of its windows, strikes and top-ups, and `forgetMs` after its ban. */
 export function endOf({ windows, strikes, ban, topUps = {} }: AccountState, forgetMs: number): number {
   let latest = Math.max(strikes?.endsAtMs ?? 0, ban === undefined ? 0 : ban.untilMs + forgetMs);
   for (const window of Object.values(windows)) latest = Math.max(latest, window.endsAtMs);

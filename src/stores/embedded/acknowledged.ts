@@ -10,19 +10,20 @@ const DIGITS = 16;
 const { O_WRONLY, O_CREAT, O_NOFOLLOW } = constants;
 
 /**
- * The writes of a process to the embedded store. Each is complete or not made, and in the files that the next start finds. There may be several for one database.
+ * The writes of a process to the embedded store. Each is complete or not made, and in the files that the next start finds. Several
+ * processes may write to one database.
  *
- * Fault: an operator deletes or moves the data folder while the gateway runs. SQLite continues to write to files that the
- * next start will not find. So a write is refused unless all files are in their places before it and after it.
+ * Fault: an operator deletes or moves the data folder while the gateway runs. SQLite continues to write to files that the next
+ * start will not find. So the store refuses a write unless all files are in their places before it and after it.
  *
- * Fault: the write-ahead log (tollgate.db-wal) is damaged, cut off or missing after a crash. SQLite opens the database
- * without the writes that it held, and reports nothing: revoked keys would work again. So each acknowledged write increases a number in the
- * database, and then in a file of its own. `insistOnAcknowledged` compares the two.
+ * Fault: the write-ahead log (tollgate.db-wal) is damaged, cut off or missing after a crash. SQLite opens the database without the
+ * writes that the log held, and reports nothing: revoked keys would work again. So each acknowledged write increases a number in
+ * the database, and then in a file of its own. `insistOnAcknowledged` compares the two.
  */
 export class AcknowledgedWrites {
   readonly #db: DatabaseSync;
   readonly #database: string;
-  /** Device and inode of each file when it was first seen, by name. */
+  /** Device and inode of each file when this process first saw it, by name. */
   readonly #seen = new Map<string, string>();
 
   constructor(db: DatabaseSync) {
@@ -33,12 +34,12 @@ export class AcknowledgedWrites {
   }
 
   /**
-   * Makes a change that is acknowledged. If another process has locked the database, it waits up to two seconds, in which this
+   * Makes a change and acknowledges it. If another process has locked the database, it waits up to two seconds, in which this
    * process continues to serve.
    * @param work called within a transaction, again for each attempt
-   * @param made called in the same turn of the event loop as the commit. The change is in force from then on, also if what
-   *   follows fails, and it then is not acknowledged
-   * @throws Failure `store_unavailable`, also where the files went away meanwhile, or the number could not be noted;
+   * @param made called in the same turn of the event loop as the commit. The change is in force from then on, even if a later
+   *   step fails and the store does not acknowledge it
+   * @throws Failure `store_unavailable`, also if the files disappeared meanwhile, or if it could not note the number;
    *   `store_corrupt`; what `work` throws
    */
   write<T>(work: () => T, made: (value: T) => void = () => {}): Promise<T> {
@@ -55,8 +56,8 @@ export class AcknowledgedWrites {
   }
 
   /**
-   * Writes what a power cut may undo: at once, without waiting for another process or for the disk. It has no number, because
-   * the disk may keep the number and lose the write.
+   * Writes data that a power cut may undo: at once, without waiting for another process or for the disk. The write has no number,
+   * because the disk may keep the number and lose the write.
    * @throws Failure `store_unavailable`, `store_corrupt`; what `work` throws
    */
   writeUnacknowledged<T>(work: () => T): T {
@@ -84,7 +85,7 @@ export class AcknowledgedWrites {
     }
   }
 
-  /** @throws Failure `store_unavailable` if one of the files has been deleted or replaced */
+  /** @throws Failure `store_unavailable` if somebody has deleted or replaced one of the files */
   insist(): void {
     for (const file of [this.#database, `${this.#database}-wal`]) {
       const found = statSync(file, { throwIfNoEntry: false });
@@ -101,7 +102,7 @@ export class AcknowledgedWrites {
   }
 }
 
-/** The table is not created by a migration, so that an earlier version can still open the file. */
+/** This function creates the table, not a migration, so that an earlier version can still open the file. */
 function createAcknowledged(db: DatabaseSync): void {
   db.exec(
     'CREATE TABLE IF NOT EXISTS acknowledged (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL) STRICT',
@@ -109,15 +110,15 @@ function createAcknowledged(db: DatabaseSync): void {
 }
 
 /**
- * Compares what the database has with what was acknowledged.
- * @param isAccepted whether an older database is used all the same; from then on it is what was acknowledged
+ * Compares the writes in the database with the acknowledged ones.
+ * @param isAccepted true to use an older database all the same; its writes then become the acknowledged ones
  * @returns a warning, or null
- * @throws Failure `store_rolled_back` if the database lacks writes that were acknowledged
+ * @throws Failure `store_rolled_back` if the database lacks acknowledged writes
  */
 export function insistOnAcknowledged(db: DatabaseSync, isAccepted: boolean): string | null {
   const database = db.location()!;
   const file = database + SUFFIX;
-  // First of all: meanwhile another process may write to both.
+  // Reads the file before the database, because another process may write to both meanwhile.
   const acknowledged = readAcknowledged(file);
   const number = answering(() => {
     createAcknowledged(db);

@@ -13,7 +13,7 @@ import {
 import { AcknowledgedWrites } from './acknowledged.ts';
 import { answering } from './database.ts';
 
-/** Maximum records that one addition removes after `keep` was lowered. The next additions remove the rest. */
+/** Maximum records that one addition removes after an operator lowered `keep`. The next additions remove the rest. */
 const MAX_REMOVED = 1_000;
 
 interface WaitingWrite {
@@ -26,14 +26,14 @@ interface EmbeddedAuditOptions {
   readonly db: DatabaseSync;
   /** The store's clock: Unix milliseconds. */
   readonly wallMs: () => number;
-  /** Called with the error of each record that could not be written. */
+  /** Called with the error of each record that the store could not write. */
   readonly onFailedWrite?: (error: unknown) => void;
 }
 
 /**
- * The record of changes in the embedded store. A write waits for the disk, as for keys. Writes of one turn of the event loop share a
- * transaction, because a command that makes thousands of changes would otherwise wait for the disk twice for each of them. The
- * tables are not created by a migration, so that an earlier version can still open the file.
+ * The record of changes in the embedded store. A write waits for the disk, as for keys. Writes of one turn of the event loop share
+ * a transaction, because a command that makes thousands of changes would otherwise wait for the disk twice for each of them. This
+ * class creates the tables, not a migration, so that an earlier version can still open the file.
  */
 export class EmbeddedAudit implements AuditStore {
   readonly places = { records: 'the table audit of tollgate.db', refusals: 'the table audit_refused of tollgate.db' };
@@ -41,7 +41,7 @@ export class EmbeddedAudit implements AuditStore {
   readonly #writes: AcknowledgedWrites;
   /** The writes of this turn. */
   readonly #waiting: WaitingWrite[] = [];
-  /** How many records there are, and the number of the last that was added; null if they must be counted. */
+  /** The number of records, and the number of the last added one; null if this process must count them. */
   #counted: { readonly records: number; readonly last: number } | null = null;
 
   constructor(options: EmbeddedAuditOptions) {
@@ -144,7 +144,10 @@ export class EmbeddedAudit implements AuditStore {
     if (this.#counted !== null) this.#counted = { ...this.#counted, records: this.#counted.records + records };
   }
 
-  /** Removes the oldest records beyond `keep`. Records that were removed leave gaps, so records are counted and not numbers. */
+  /**
+   * Removes the oldest records beyond `keep`. It counts records and does not compute with their numbers, because removed records
+   * leave gaps.
+   */
   #trim(keep: number | null): void {
     if (keep === null) return;
     const { db } = this.#options;
@@ -154,7 +157,7 @@ export class EmbeddedAudit implements AuditStore {
       )
       .get() as { first: number; last: number };
     if (last - first < keep) return;
-    // Counting reads the whole index. It is done again only after another process has added records.
+    // Counting reads the whole index, so it happens again only after another process has added records.
     if (this.#counted?.last !== last) {
       const { records } = db.prepare('SELECT count(*) AS records FROM audit').get() as { records: number };
       this.#counted = { records, last };
@@ -184,7 +187,7 @@ export class EmbeddedAudit implements AuditStore {
     return entries;
   }
 
-  // Node throws at an integer that is no safe one, so a damaged time would fail the whole list.
+  // Node throws an error at an integer that is not a safe one, so a damaged time would fail the whole list.
   async refusals(): Promise<readonly KeptRefusals[]> {
     const rows = answering(() =>
       this.#options.db

@@ -14,7 +14,7 @@ import { Failure } from '../../failure.ts';
 const FOLDER = 'certificates';
 
 /**
- * The records of ACME beside the embedded store, which one gateway of one process owns: the lease is always free, and the answers to
+ * The records of ACME beside the embedded store. A single gateway process owns them: the lease is always free, and the answers to
  * challenges stay in memory.
  */
 export class EmbeddedCertificateStore implements CertificateStore {
@@ -58,8 +58,8 @@ export class EmbeddedCertificateStore implements CertificateStore {
   }
 
   /**
-   * Fault: the process or the machine ends in the middle of a write. The file is complete on the disk before it gets its name, so a
-   * reader finds the earlier record or the new one.
+   * Fault: the process or the machine ends in the middle of a write. This writes the whole file to the disk before the file gets
+   * its name, so a reader finds the earlier record or the new one.
    */
   async #replace(name: string, text: string): Promise<void> {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
@@ -93,7 +93,7 @@ export class EmbeddedCertificateStore implements CertificateStore {
     }
   }
 
-  /** Removes what a process left that ended while it wrote this record. */
+  /** Removes what a process left behind that ended while it wrote this record. */
   async #removeDrafts(name: string): Promise<void> {
     const isDraft = (file: string) => file.startsWith(`${name}.`) && file.endsWith('.draft');
     for (const file of (await readdir(this.#folder)).filter(isDraft))

@@ -2,13 +2,13 @@ import { statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 
 const LOOK_EVERY_MS = 5_000;
-/** A store that is written without pause is brought up to date this often. */
+/** While the store is written without pause, a checkpoint follows this long after the last one, milliseconds. */
 const LATEST_MS = 60_000;
 
 /**
- * Moves what the write-ahead log (tollgate.db-wal) holds to tollgate.db: at the start, when nothing was written for five
- * seconds, and once a minute. SQLite by itself does so only after 4 MB of changes, and until then a damaged log, or a copy of
- * tollgate.db alone, lacks every key.
+ * Moves the content of the write-ahead log (tollgate.db-wal) to tollgate.db: at the start, after five seconds without a write, and
+ * once a minute. SQLite by itself does so only after 4 MB of changes, and until then a damaged log, or a copy of tollgate.db alone,
+ * lacks every key.
  */
 export class Checkpoints {
   readonly #db: DatabaseSync;
@@ -42,7 +42,7 @@ export class Checkpoints {
       this.#db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
       this.#writtenMs = 0;
     } catch {
-      // Another process has the database, or the disk is full. The next look tries again, and writes report such faults.
+      // Another process has locked the database, or the disk is full. The next look tries again, and writes report such faults.
     }
   }
 }

@@ -4,9 +4,9 @@ import { readStoredCustomer, type StoredCustomer } from '../../model/record.ts';
 import { answering } from './database.ts';
 import { EmbeddedRecords, type EmbeddedRecordsOptions, RecordTable } from './records.ts';
 
-/** Customers in the embedded store. */
+/** Opens the customers in the embedded store. */
 export function embeddedCustomers(options: EmbeddedRecordsOptions): CustomerStore {
-  // Not created by a migration, so that an earlier version can still open the file.
+  // This function creates the table, not a migration, so that an earlier version can still open the file.
   answering(() =>
     options.db.exec(`
       CREATE TABLE IF NOT EXISTS customers (
@@ -18,7 +18,7 @@ export function embeddedCustomers(options: EmbeddedRecordsOptions): CustomerStor
   return new EmbeddedRecords<StoredCustomer>(options, { kind: 'customer', read: readStoredCustomer });
 }
 
-/** The list of all customers. It changes nothing in the database, which lacks the table if an earlier version has made it. */
+/** The list of all customers. It changes nothing in the database, which lacks the table if an earlier version made it. */
 export function customersIn(db: DatabaseSync): Pick<CustomerStore, 'list'> {
   const hasTable =
     answering(() => db.prepare("SELECT 1 FROM sqlite_master WHERE name = 'customers'").get()) !== undefined;

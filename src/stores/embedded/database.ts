@@ -25,18 +25,18 @@ const MIGRATIONS: readonly string[] = [
 const FILE = 'tollgate.db';
 
 /**
- * Added to the version of the schema while a gateway owns the store.
+ * A gateway that owns the store adds this to the version of the schema.
  *
- * Fault: a command of an earlier version, which asks no gateway, lifts a ban beside it. The command said that it was done, and the gateway
- * did not notice. Earlier versions refuse a database whose version they do not know.
+ * Fault: a command of an earlier version, which asks no gateway, lifts a ban beside it. The command said that it was done, and the
+ * gateway did not notice. Earlier versions refuse a database whose version they do not know.
  */
 const OWNED = 1_000_000;
 
-/** `Toll`: identifies the file as Tollgate's, so that another program's database is not changed. */
+/** `Toll`: identifies the file as Tollgate's, so that Tollgate never changes another program's database. */
 const APPLICATION_ID = 0x546f6c6c;
 /** Gateway and commands use the file at the same time. Each locks it for milliseconds. */
 export const BUSY_TIMEOUT_MS = 2_000;
-/** Pause before another attempt at what another process has blocked. */
+/** Pause before the next attempt while another process blocks the database. */
 const AGAIN_MS = 20;
 /** SQLITE_BUSY */
 const HELD_BY_ANOTHER = 5;
@@ -66,7 +66,7 @@ export function openDatabase(dataFolder: string): DatabaseSync {
   }
 }
 
-/** Whether the data folder has a store. It creates nothing. @throws Failure `store_unavailable` if this user may not look */
+/** True if the data folder has a store. It creates nothing. @throws Failure `store_unavailable` if this user may not look */
 export function hasDatabase(dataFolder: string): boolean {
   const file = join(dataFolder, FILE);
   try {
@@ -101,8 +101,8 @@ export function answering<T>(work: () => T): T {
 }
 
 /**
- * From now on nothing on this connection waits for another process that has locked the database. Attack: an import is
- * suspended (Ctrl-Z) in the middle of a transaction; SQLite would wait for it with the event loop, and all requests with that.
+ * From now on this connection never waits for another process that has locked the database. Attack: an operator suspends an import
+ * (Ctrl-Z) in the middle of a transaction. SQLite would wait for it and hold up the event loop with all requests.
  */
 export function neverWait(db: DatabaseSync): void {
   db.exec('PRAGMA busy_timeout = 0');
@@ -114,8 +114,8 @@ export function waitAgain(db: DatabaseSync): void {
 }
 
 /**
- * Repeats an attempt that failed because another process has locked the database, for at least two seconds, without holding the
- * event loop. Attempts are counted, because a process that stood still meanwhile has not tried.
+ * Repeats an attempt that failed because another process has locked the database, for at least two seconds, without holding up the
+ * event loop. It counts attempts, because a process that stood still meanwhile has not tried.
  * @throws what the last attempt threw
  */
 export async function whenFree<T>(attempt: () => T): Promise<T> {
@@ -129,33 +129,37 @@ export async function whenFree<T>(attempt: () => T): Promise<T> {
   }
 }
 
-/** Whether SQLite, or `answering`, has thrown because another process has locked the database. */
+/** True if SQLite, or `answering`, threw the error because another process has locked the database. */
 export function isHeldByAnother(error: unknown): boolean {
   const thrown = error instanceof Failure ? error.cause : error;
   return thrown instanceof Error && 'errcode' in thrown && (Number(thrown.errcode) & 0xff) === HELD_BY_ANOTHER;
 }
 
 /**
- * Whether a change failed because of the store, and not because a rule refused it.
+ * True if a change failed because of the store, and not because a rule refused it.
  *
- * Fault: an operator changed one record that could not be read. That counted as a failed write, and the store as away for every caller.
+ * Fault: an operator changed one record that nobody could read. The gateway took that for a failed write, and the store for away
+ * for every caller.
  */
 export function isOfStore(error: unknown): boolean {
   if (error instanceof UnreadableRecord) return false;
   return error instanceof Failure && (error.code === 'store_unavailable' || error.code === 'store_corrupt');
 }
 
-/** Marks the database as that of a gateway. This also tests whether it accepts writes. */
+/** Marks the database as that of a gateway. This also tests whether the database accepts writes. */
 export function markOwned(db: DatabaseSync): void {
   transaction(db, () => db.exec(`PRAGMA user_version = ${MIGRATIONS.length + OWNED}`));
 }
 
-/** Lets earlier versions use the database again. If it accepts no writes, they cannot until this version has started and stopped once more. */
+/**
+ * Lets earlier versions use the database again. If it accepts no writes, they cannot use it until this version has started and
+ * stopped once more.
+ */
 export function unmarkOwned(db: DatabaseSync): void {
   try {
     transaction(db, () => db.exec(`PRAGMA user_version = ${MIGRATIONS.length}`));
   } catch {
-    // The end of the gateway does not depend on it.
+    // The end of the gateway does not depend on this mark.
   }
 }
 
@@ -186,7 +190,7 @@ function isEmpty(db: DatabaseSync): boolean {
   return db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() === undefined;
 }
 
-/** The Failure of an error that was thrown while the store was opened. */
+/** The Failure for an error of the opening of the store. */
 export function openingFailure(error: unknown, file: string): Failure {
   if (error instanceof Failure) return error;
   if (isOfSqlite(error) && isDamage(error)) return damaged(file, error);
@@ -198,7 +202,7 @@ export function openingFailure(error: unknown, file: string): Failure {
   );
 }
 
-/** An error that was thrown while the contents of an open store were read: a Failure if it shows that the file is damaged. */
+/** The Failure for an error of reading from an open store, if it shows that the file is damaged; any other error unchanged. */
 export function damageIn(error: unknown, dataFolder: string): unknown {
   return isOfSqlite(error) && isDamage(error) ? damaged(join(dataFolder, 'tollgate.db'), error) : error;
 }
@@ -207,7 +211,7 @@ function isOfSqlite(error: unknown): error is Error {
   return error instanceof Error && 'code' in error && error.code === 'ERR_SQLITE_ERROR';
 }
 
-/** SQLITE_CORRUPT or SQLITE_NOTADB. Damage may be found long after the opening, when its page is first read. */
+/** SQLITE_CORRUPT or SQLITE_NOTADB. SQLite may find damage long after the opening, when it first reads the page. */
 function isDamage(error: Error): boolean {
   return 'errcode' in error && [11, 26].includes(Number(error.errcode) & 0xff);
 }

@@ -36,7 +36,7 @@ export class EmbeddedDeprecatedCalls implements DeprecatedCalls {
       }
       this.#db.prepare(`DELETE FROM deprecated_calls WHERE day <= date(?, '-${KEPT_DAYS} days')`).run(day);
     };
-    // The counter sends calls that cannot be written now again.
+    // The counter sends calls again that the store cannot write now.
     answering(() => transaction(this.#db, write));
   }
 
@@ -59,7 +59,7 @@ export class EmbeddedDeprecatedCalls implements DeprecatedCalls {
   }
   async ofConsumer(days: readonly string[], route: string, consumerId: string): Promise<Called | null> {
     const ofDay = this.#db.prepare('SELECT calls FROM deprecated_calls WHERE day = ? AND route = ? AND consumer = ?');
-    // Each is a look-up by the primary key.
+    // SQLite looks each up by the primary key.
     return answering(() =>
       calledOn(days.map((day) => ({ day, calls: Number(ofDay.get(day, route, consumerId)?.calls ?? 0) }))),
     );

@@ -9,19 +9,19 @@ import { WINDOWS } from '../../model/values.ts';
 import { type AccountsTable, endOf, parsed } from './accounts.ts';
 import { answering } from './database.ts';
 
-// The table `pending_changes`: changes of accounts that a command of an earlier version has written for a gateway to apply. Nothing else
-// writes it. The owner of the store applies them once; one that cannot be read stays until a reset of its account.
+// The table `pending_changes` has changes of accounts that a command of an earlier version has written for a gateway to apply.
+// Nothing else writes it. The owner of the store applies each once. One that it cannot read stays until a reset of its account.
 
 interface EarlierChange {
   readonly number: number;
   readonly consumerId: string;
-  /** Null if the row does not hold a valid change. */
+  /** Null if the row has no valid change. */
   readonly change: AccountChange | null;
-  /** When the operator made it, Unix milliseconds. */
+  /** The time at which the operator made it, Unix milliseconds. */
   readonly atMs: number;
 }
 
-/** Oldest first. @param consumerId left out: those of all consumers */
+/** The waiting changes, oldest first. @param consumerId left out: those of all consumers */
 export function earlierChanges(db: DatabaseSync, consumerId?: string): readonly EarlierChange[] {
   const hasTable = db.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'pending_changes'").get() !== undefined;
   if (!hasTable) return [];
@@ -36,12 +36,12 @@ export function earlierChanges(db: DatabaseSync, consumerId?: string): readonly 
   }));
 }
 
-/** Those that cannot be read. */
+/** The changes that the store cannot read. */
 export function damagedChanges(db: DatabaseSync): readonly EarlierChange[] {
   return answering(() => earlierChanges(db)).filter(({ change }) => change === null);
 }
 
-/** Applies those that can be read, to accounts that can be read. Only in a transaction of the owner. */
+/** Applies the readable changes to readable accounts. Only in a transaction of the owner. */
 export function applyEarlierChanges(db: DatabaseSync, table: AccountsTable, of?: string): void {
   for (const { number, consumerId, change, atMs } of earlierChanges(db, of)) {
     const { state, expiresAtMs } = table.get(consumerId) ?? { state: UNSEEN, expiresAtMs: 0 };
@@ -53,12 +53,12 @@ export function applyEarlierChanges(db: DatabaseSync, table: AccountsTable, of?:
   }
 }
 
-/** Removes those of a consumer that cannot be read. Only in a transaction. */
+/** Removes the unreadable changes of a consumer. Only in a transaction. */
 export function removeDamagedChanges(db: DatabaseSync, consumerId: string): void {
   for (const { number, change } of earlierChanges(db, consumerId)) if (change === null) remove(db, number);
 }
 
-/** Removes those of a consumer. Only in a transaction. */
+/** Removes the changes of a consumer. Only in a transaction. */
 export function removeEarlierChanges(db: DatabaseSync, consumerId: string): void {
   for (const { number } of earlierChanges(db, consumerId)) remove(db, number);
 }

@@ -11,7 +11,7 @@ import {
   SHOWN_FOR_MS,
 } from '../../operations/fleet/fleet-store.ts';
 
-/** The messages of a gateway to itself: one gateway owns the embedded store, so nothing is written to the disk. */
+/** The messages of a gateway to itself: one gateway owns the embedded store, so this class writes nothing to the disk. */
 export class EmbeddedFleet implements FleetStore {
   readonly #wallMs: () => number;
   readonly #reports = new Map<string, { readonly atMs: number; readonly text: string }>();

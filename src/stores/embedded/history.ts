@@ -23,24 +23,24 @@ import {
 import { UnreadableRecord } from '../../model/record.ts';
 import { answering, transaction } from './database.ts';
 
-/** Histories that stay in memory although they are written. */
+/** Maximum written histories that stay in memory. */
 const REMEMBERED = 10_000;
-/** A row that holds no history. Nothing is added to it, and it stays as it is until it ends or an operator removes it. */
+/** A row without a readable history. The store adds nothing to it, and keeps it until it ends or an operator removes it. */
 const UNREADABLE = 'unreadable';
 
 /**
- * What each consumer has used, for the gateway that owns the embedded store: in memory as far as it changed recently, and in
- * the database, written in the same transaction as the counters.
+ * The usage of each consumer, for the gateway that owns the embedded store. Recently changed histories are in memory; all are in
+ * the database, which gets them in the same transaction as the counters.
  */
 export class Histories {
   readonly #db: DatabaseSync;
   readonly #recent = new Map<string, History>();
   readonly #dirty = new Set<string>();
   readonly #onUnreadable: ((history: UnreadableRecord) => void) | undefined;
-  /** The histories that were reported. */
+  /** The unreadable histories that `onUnreadable` has had. */
   readonly #reported = new Set<string>();
 
-  /** @param onUnreadable called once with each history that cannot be read, so that nothing is recorded in it */
+  /** @param onUnreadable called once with each unreadable history, because the store records nothing more in it */
   constructor(db: DatabaseSync, onUnreadable?: (history: UnreadableRecord) => void) {
     this.#db = db;
     this.#onUnreadable = onUnreadable;
@@ -52,7 +52,7 @@ export class Histories {
     if (history !== UNREADABLE) this.#keep(consumerId, recordAdmitted(history, hourOf(nowMs), cost));
   }
 
-  /** Adds to the hour of an earlier request, or gives back. */
+  /** Adds settled cost to the hour of an earlier request, or takes it back. */
   settled(consumerId: string, hour: number, cost: number, nowMs: number): void {
     const before = this.#find(consumerId);
     const history = before === UNREADABLE ? null : recordLate(before, hour, cost, hourOf(nowMs));
@@ -64,12 +64,12 @@ export class Histories {
     if (history !== UNREADABLE) this.#keep(consumerId, recordRefused(history, hourOf(nowMs), refused, banned));
   }
 
-  /** Null if there is none. */
+  /** Null if the consumer has no history. */
   of(consumerId: string): History | null | typeof UNREADABLE {
     return this.#find(consumerId);
   }
 
-  /** Undefined if it is not in memory. */
+  /** Undefined if the history is not in memory. */
   recent(consumerId: string): History | undefined {
     return this.#recent.get(consumerId);
   }
@@ -78,15 +78,15 @@ export class Histories {
     return this.#dirty.size > 0;
   }
 
-  /** Forgets what is in memory. `removeHistory` removes the row. */
+  /** Drops a history from memory. `removeHistory` removes the row. */
   forget(consumerId: string): void {
     this.#recent.delete(consumerId);
     this.#dirty.delete(consumerId);
   }
 
   /**
-   * Writes up to `most` changed histories and removes some that have expired, within the caller's transaction.
-   * @returns to be called when it is committed
+   * Writes up to `most` changed histories and removes some expired ones, within the caller's transaction.
+   * @returns a function that the caller calls after the commit
    */
   write(most: number, nowMs: number): () => void {
     this.#db
@@ -119,14 +119,14 @@ export class Histories {
   }
 
   #keep(consumerId: string, history: History): void {
-    // The least recently used comes first.
+    // The Map begins with the least recently used history.
     this.#recent.delete(consumerId);
     this.#recent.set(consumerId, history);
     this.#dirty.add(consumerId);
   }
 }
 
-/** The histories in the database, and the index of those refused now. A running gateway passes its own `Histories`. */
+/** The histories in the database, and the index of the consumers that are refused now. A running gateway passes its own `Histories`. */
 export class EmbeddedHistory implements HistoryStore {
   readonly #db: DatabaseSync;
   readonly #wallMs: () => number;
@@ -175,16 +175,16 @@ export class EmbeddedHistory implements HistoryStore {
 
   async addRefusals(refusals: readonly Refusals[]): Promise<void> {
     const nowMs = this.#wallMs();
-    // One transaction that does not wait for the disk: all requests would wait with it.
+    // Writes them in one transaction that does not wait for the disk: all requests would wait with it.
     this.#db.exec('PRAGMA synchronous = NORMAL');
     try {
       answering(() => transaction(this.#db, () => this.#note(refusals, nowMs)));
     } finally {
       this.#db.exec('PRAGMA synchronous = FULL');
     }
-    // Last, because counts of a failed write are reported once more.
+    // Comes last, because the gateway reports the counts of a failed write once more.
     for (const { consumerId, refused, banned } of refusals) {
-      // A ban that a scan has found is noted without a refusal.
+      // A scan that found a ban notes it without a refusal.
       if (refused + banned === 0) continue;
       for (const id of historiesOf(consumerId)) this.#live?.refused(id, nowMs, refused, banned);
     }
@@ -249,7 +249,7 @@ export function removeHistory(db: DatabaseSync, consumerId: string): void {
   db.prepare('DELETE FROM histories WHERE consumer_id = ?').run(consumerId);
 }
 
-/** Removes the histories that have expired. */
+/** Removes the expired histories. */
 export function dropEndedHistories(db: DatabaseSync, nowMs: number): void {
   answering(() => db.prepare('DELETE FROM histories WHERE expires_at_ms <= ?').run(nowMs));
 }

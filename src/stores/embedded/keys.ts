@@ -11,13 +11,16 @@ interface EmbeddedKeysOptions extends EmbeddedRecordsOptions {
   readonly wallMs?: () => number;
 }
 
-/** Keys of one transaction. Each commit waits for the disk, so one for each key takes minutes; one for thousands keeps the gateway's thread. */
+/**
+ * Maximum keys of one transaction. Each commit waits for the disk: one for each key takes minutes, and one for thousands holds up
+ * the gateway's thread.
+ */
 const KEYS_AT_ONCE = 100;
 
-/** The customer of a key, by which its index is made. */
+/** The customer of a key, for the index of the keys of a customer. */
 const CUSTOMER = "CASE WHEN json_valid(record) THEN json_extract(record, '$.customer') END";
 
-/** Whether a record is certainly not one: no JSON, or without its id. Any customer may have had the key. */
+/** True if a record is certainly no key: it is no JSON, or lacks its id. Any customer may have had the key. */
 const IS_FOREIGN = "CASE WHEN json_valid(record) THEN json_extract(record, '$.id') END IS NOT id";
 
 /** API keys in the embedded store, with the digests that lead to them. */
@@ -28,8 +31,8 @@ export class EmbeddedKeys extends EmbeddedRecords<StoredKey> implements KeyStore
 
   constructor({ wallMs = Date.now, ...options }: EmbeddedKeysOptions) {
     const { db } = options;
-    // Not created by a migration, so that an earlier version can still open the file. SQLite keeps the index also while an earlier
-    // version writes keys.
+    // This constructor creates the index, not a migration, so that an earlier version can still open the file. SQLite maintains the
+    // index even while an earlier version writes keys.
     answering(() =>
       db.exec(`
       CREATE TABLE IF NOT EXISTS reserved (
@@ -102,10 +105,10 @@ export class EmbeddedKeys extends EmbeddedRecords<StoredKey> implements KeyStore
   }
 }
 
-/** Leads the digests of a key to it. @throws Failure `refused` if another key has one of them */
+/** Points the digests of a key to it. @throws Failure `refused` if another key has one of them */
 function point(db: DatabaseSync, key: StoredKey, isNew: boolean): void {
   if (!isNew) db.prepare('DELETE FROM digests WHERE key_id = ?').run(key.id);
-  // A digest that leads here already is left of a record that was removed because it could not be read.
+  // If a digest already points here, it is left from an unreadable record that an operator removed.
   const insert = db.prepare(
     'INSERT INTO digests VALUES (?, ?) ON CONFLICT DO UPDATE SET key_id = key_id WHERE key_id = excluded.key_id',
   );

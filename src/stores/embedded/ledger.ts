@@ -47,65 +47,65 @@ import { dropEndedHistories, Histories, removeHistory } from './history.ts';
 
 /** A crash loses the counts of at most this time. */
 const SNAPSHOT_EVERY_MS = 500;
-/** Pause before a snapshot is tried again that another process, such as an import, has blocked. */
+/** Pause before the next attempt at a snapshot that another process, such as an import, has blocked. */
 const HELD_AGAIN_MS = 20;
-/** Maximum rows that are written, or checked, in one turn of the event loop: a few milliseconds. */
+/** Maximum rows that the ledger writes, or checks, in one turn of the event loop: a few milliseconds. */
 const ROWS_PER_TURN = 1_000;
 
-/** Codes of failures with which a rule refuses a change of an account. */
+/** The codes of failures with which a rule refuses a change of an account. */
 const BY_RULE: readonly FailureCode[] = ['refused', 'conflict', 'not_found'];
 
 interface EmbeddedLedgerOptions {
   readonly db: DatabaseSync;
   /** The store's clock: Unix milliseconds. */
   readonly wallMs: () => number;
-  /** Those of a command. Left out by a gateway: they are in memory, loaded at the start and written twice a second. */
+  /** The accounts of a command. A gateway leaves it out: its accounts are in memory, loaded at the start and written twice a second. */
   readonly accounts?: Accounts;
   /** Called when an operator has changed an account. */
   readonly onAccountChange?: (change: StoreChange) => void;
-  /** While the disk accepts no writes: true (the default) decides in memory and writes later, false decides nothing. */
+  /** What happens while the disk accepts no writes: true (the default) decides in memory and writes later, false decides nothing. */
   readonly decidesWhileAway?: boolean;
-  /** Called when the disk accepts no writes, with the reason as a sentence; and when everything has been written again. */
+  /** Called when the disk accepts no writes, with the reason as a sentence; and when the ledger has written everything again. */
   readonly onChange?: (state: 'present' | 'away', reason?: string) => void;
-  /** Called once per write that failed. */
+  /** Called once for each write that failed. */
   readonly onFailedWrite?: (error: unknown) => void;
   /** Called before each snapshot and in each change. Throws unless this process owns the store. */
   readonly insistOnOwner?: () => void;
-  /** Called with each account, change and history that cannot be read, and with counts that could not be written before the end. */
+  /** Called with each unreadable account, change and history, and with the counts that the ledger could not write before its end. */
   readonly onLoss?: (failure: Failure) => void;
 }
 
 /** An outage of the disk. */
 interface Outage {
   readonly reason: string;
-  /** How many accounts must still be written before the outage is over; null while the disk accepts no writes. */
+  /** The number of accounts that the ledger must still write before the outage is over; null while the disk accepts no writes. */
   behind: number | null;
 }
 
 /**
- * The ledger of the process that owns the store (`ownStore`). A gateway has counters and bans in memory, with a snapshot of changed
- * accounts twice a second and at `close`. A command reads and writes those on the disk, and without owning the store it only reads.
+ * The ledger of the process that owns the store (`ownStore`). A gateway has counters and bans in memory. It writes a snapshot of
+ * changed accounts twice a second and at `close`. A command reads and writes those on the disk. A command that does not own the
+ * store only reads.
  *
- * Fault: the disk is full, read-only or broken, or an operator has deleted the folder. The gateway would look healthy, and
- * its next start would forget all counts since then. So after a failed write the store is away until everything has been
- * written.
+ * Fault: the disk is full, read-only or broken, or an operator has deleted the folder. The gateway would look healthy, and its next
+ * start would forget all counts since then. So after a failed write the store is away until the ledger has written everything.
  */
 export class EmbeddedLedger implements Ledger {
   readonly #options: EmbeddedLedgerOptions;
   readonly #table: AccountsTable;
-  /** What consumers have used, written with their accounts. */
+  /** The histories of consumers, which the ledger writes together with their accounts. */
   readonly histories: Histories;
   readonly #accounts: Accounts;
-  /** How many requests are in flight by account, as last reported: this is the only process that has any. */
+  /** The last reported number of requests in flight, by account. Only this process has any. */
   readonly #inFlight = new Map<string, number>();
   readonly #dirty = new Set<string>();
   readonly #timer: NodeJS.Timeout | undefined;
   readonly #writes: AcknowledgedWrites;
   #outage: Outage | null = null;
-  /** Since when another process has locked the database, monotonic milliseconds; null if none has. */
+  /** Another process has locked the database since this time, monotonic milliseconds; null if none has. */
   #heldSinceMs: number | null = null;
   #again: NodeJS.Timeout | undefined;
-  /** The changes that commands of an earlier version have left and that cannot be read. */
+  /** The unreadable changes that commands of an earlier version have left. */
   #damaged: ReturnType<typeof damagedChanges>;
   #sweep: Iterator<readonly [string, Account]> | null = null;
 
@@ -133,7 +133,7 @@ export class EmbeddedLedger implements Ledger {
     return requests.map((request) => this.#decide(request, nowMs, begun));
   }
 
-  /** @param begun how many requests this call has admitted so far, by account, where those in flight are bounded */
+  /** @param begun the requests that this call has admitted up to now, by account, for accounts with a limit on requests in flight */
   #decide(
     { consumerId, allowance, accountIds, cost, amounts, n, held }: DecisionRequest,
     nowMs: number,
@@ -174,7 +174,7 @@ export class EmbeddedLedger implements Ledger {
       try {
         return this.#settle(one, nowMs);
       } catch (error) {
-        // A history that is not in memory could not be read.
+        // The store could not read a history that is not in memory.
         this.failed(error);
         return 'lost';
       }
@@ -236,7 +236,7 @@ export class EmbeddedLedger implements Ledger {
       const nowMs = this.#options.wallMs();
       const changed = this.#changed(toAccountId, { kind: 'ban', ban }, nowMs);
       if (changed === null || changed.state === this.#stateOf(toAccountId)) return { value: null, account: null };
-      // As long as the other account remembers the number of the ban.
+      // The new account must last as long as the other account remembers the number of the ban.
       const account = { ...changed, expiresAtMs: Math.max(changed.expiresAtMs, from.expiresAtMs) };
       this.#table.save([{ consumerId: toAccountId, ...account }]);
       return { value: null, account };
@@ -293,7 +293,7 @@ export class EmbeddedLedger implements Ledger {
   }
 
   /**
-   * Applies what commands of an earlier version have left. Called once this process owns the store.
+   * Applies the changes that commands of an earlier version have left. Called once this process owns the store.
    * @throws Failure `store_unavailable`, `store_corrupt`
    */
   takeOver(): void {
@@ -302,7 +302,7 @@ export class EmbeddedLedger implements Ledger {
     this.#writes.writeUnacknowledged(() => applyEarlierChanges(db, this.#table));
   }
 
-  /** Begins an outage: a write to the database has failed, here or elsewhere in this process. */
+  /** Begins an outage, because a write to the database has failed, here or elsewhere in this process. */
   failed(error: unknown): void {
     this.#options.onFailedWrite?.(error);
     if (this.#outage !== null) {
@@ -313,13 +313,13 @@ export class EmbeddedLedger implements Ledger {
     this.#options.onChange?.('away', this.#outage.reason);
   }
 
-  /** Stops the snapshots and writes the rest. What cannot be written is lost, and reported to `onLoss`. */
+  /** Stops the snapshots and writes the rest. It reports what it cannot write to `onLoss`, as lost. */
   close(): void {
     clearInterval(this.#timer);
     clearTimeout(this.#again);
     const { db } = this.#options;
     try {
-      // Fault: a command opens the database at this moment, which locks it. What was counted since the last snapshot was lost.
+      // Fault: a command opened the database at this moment, which locked it, and the counts since the last snapshot were lost.
       waitAgain(db);
       if (this.#dirty.size > 0 || this.histories.isDirty) this.#write([...this.#dirty], Number.POSITIVE_INFINITY);
     } catch (error) {
@@ -337,7 +337,7 @@ export class EmbeddedLedger implements Ledger {
       this.takeOver();
       answering(() => markOwned(this.#options.db));
     } catch (error) {
-      // The gateway starts even if the disk is full, since the accounts can be read.
+      // The gateway starts even if the disk is full, because it can read the accounts.
       this.failed(error);
     }
     for (const { consumerId, state, expiresAtMs } of this.#table.load(nowMs)) {
@@ -348,25 +348,25 @@ export class EmbeddedLedger implements Ledger {
       this.#options.onLoss?.(foreignAccount(consumerId, this.placeOf(consumerId)));
   }
 
-  /** Null if the account cannot be read. */
+  /** Null if the ledger cannot read the account. */
   #stateOf(consumerId: string): AccountState | null {
     const account = this.#accounts.get(consumerId);
     return account === undefined ? UNSEEN : account.state;
   }
 
-  /** Null if one of the accounts cannot be read. */
+  /** Null if the ledger cannot read one of the accounts. */
   #statesOf(ids: readonly string[]): readonly AccountState[] | null {
     return allReadable(ids.map((id) => this.#stateOf(id)));
   }
 
-  /** @throws Failure `store_corrupt` if the account cannot be read */
+  /** @throws Failure `store_corrupt` if the ledger cannot read the account */
   #readableOf(consumerId: string): AccountState {
     const state = this.#stateOf(consumerId);
     if (state === null) throw foreignAccount(consumerId, this.placeOf(consumerId));
     return state;
   }
 
-  /** Null if the account cannot be read; a reset begins such a one anew. */
+  /** Null if the ledger cannot read the account, and the change is no reset, which begins it anew. */
   #changed(consumerId: string, change: AccountChange, nowMs: number): Account | null {
     const before = this.#stateOf(consumerId) ?? (change.kind === 'reset' ? UNSEEN : null);
     if (before === null) return null;
@@ -376,7 +376,7 @@ export class EmbeddedLedger implements Ledger {
   }
 
   #makeOnce<T>(consumerId: string, id: string, { change, resultOf }: ChangeOnce<T>): Promise<MadeOnce<T>> {
-    // Not within the change: the store is as it was.
+    // Reads the account before the change: the store is then as it was.
     if (change.kind !== 'reset') this.#readableOf(consumerId);
     return this.#change<MadeOnce<T>>(consumerId, () => {
       const nowMs = this.#options.wallMs();
@@ -389,16 +389,16 @@ export class EmbeddedLedger implements Ledger {
       const made = { kind: 'made', value, durability: DURABLE } as const;
       if (change.kind !== 'reset') return { value: made, account };
       removeDamagedChanges(this.#options.db, consumerId);
-      // Those that have waited, because the account could not be read.
+      // Applies the changes that waited because the ledger could not read the account.
       applyEarlierChanges(this.#options.db, this.#table, consumerId);
       return { value: made, account: this.#table.get(consumerId)! };
     });
   }
 
   /**
-   * Writes a changed account to disk first. If that fails, the change is refused and the account stays as it was.
-   * @param make called within a transaction, again for each attempt, because requests are counted between two attempts;
-   *   returns the changed account, or null if nothing was changed
+   * Writes a changed account to disk first. If that fails, it refuses the change and leaves the account as it was.
+   * @param make called within a transaction, again for each attempt, because the ledger counts requests between two attempts;
+   *   returns the changed account, or null if it changed nothing
    */
   async #change<T>(consumerId: string, make: () => { value: T; account: Account | null }): Promise<T> {
     try {
@@ -414,7 +414,7 @@ export class EmbeddedLedger implements Ledger {
       });
       return value;
     } catch (error) {
-      // A rule that refuses a change says nothing about the store.
+      // If a rule refuses a change, that says nothing about the store.
       if (!(error instanceof Failure && BY_RULE.includes(error.code))) this.failed(error);
       throw error;
     }
@@ -445,7 +445,7 @@ export class EmbeddedLedger implements Ledger {
     else this.#written(0);
   }
 
-  /** Whether another process holds the database, but not yet for the time after which the store is away. The write is then soon tried again. */
+  /** True if another process has locked the database for less time than makes the store away. The ledger then soon repeats the write. */
   #isHeldForNow(error: unknown): boolean {
     if (!isHeldByAnother(error)) return false;
     this.#heldSinceMs ??= performance.now();
@@ -461,7 +461,7 @@ export class EmbeddedLedger implements Ledger {
       return account === undefined || account.state === null ? [] : [{ consumerId, ...account }];
     });
     const ended = ids.filter((id) => this.#accounts.get(id) === undefined);
-    // A power cut may undo the last snapshots of counters, so these writes do not wait for the disk. Those of operators do.
+    // A power cut may undo the last snapshots of counters, so these writes do not wait for the disk. Writes of operators do.
     const historiesWritten = this.#writes.writeUnacknowledged(() => {
       this.#table.save(rows, ended);
       return this.histories.write(mostHistories, this.#options.wallMs());
@@ -471,7 +471,7 @@ export class EmbeddedLedger implements Ledger {
     this.#written(ids.length);
   }
 
-  /** Ends the outage when all accounts have been written that were waiting at the first successful write. */
+  /** Ends the outage when the ledger has written all accounts that were waiting at the first successful write. */
   #written(accounts: number): void {
     if (this.#outage === null) return;
     this.#outage.behind = (this.#outage.behind ?? this.#dirty.size + accounts) - accounts;
@@ -493,14 +493,14 @@ export class EmbeddedLedger implements Ledger {
       const [id, { expiresAtMs }] = value;
       if (expiresAtMs > nowMs) continue;
       this.#accounts.delete(id);
-      // During an outage the row is not marked for removal, so that `#dirty` stays bounded. The next start ignores expired rows.
+      // During an outage it does not mark the row for removal, so that `#dirty` stays bounded. The next start ignores expired rows.
       if (this.#outage === null) this.#dirty.add(id);
       else this.#dirty.delete(id);
     }
   }
 }
 
-/** A change that is made once for each id. */
+/** A change that the ledger makes once for each id. */
 interface ChangeOnce<T> {
   readonly change: AccountChange;
   /** Returns the result for the caller. @throws Failure if a rule refuses the change */
@@ -528,7 +528,7 @@ function resetOnce(windows: readonly WindowName[]): ChangeOnce<ResetUsage> {
   };
 }
 
-/** The outcome of the change that was made under its id before; null if none was. */
+/** The outcome of the earlier change under this id; null if there was none. */
 function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Once, nowMs: number) {
   const before = table.madeOnce(consumerId, id, nowMs);
   if (before === null) return null;
@@ -536,7 +536,7 @@ function madeBefore(table: AccountsTable, consumerId: string, { id, words }: Onc
   return { kind: 'repeated', durability: DURABLE } as const;
 }
 
-/** Null if one of the accounts cannot be read. */
+/** Null if the ledger cannot read one of the accounts. */
 function allReadable(states: readonly (AccountState | null)[]): readonly AccountState[] | null {
   return states.every((state) => state !== null) ? states : null;
 }

@@ -27,18 +27,18 @@ import { EmbeddedSecretUses } from './secret-uses.ts';
 
 // Opens the embedded store: for a command, for a gateway, or for `tollgate doctor`.
 
-/** What the settings say of the store. */
+/** The settings that the store needs. */
 interface EmbeddedSettings {
   /** Absolute path. */
   readonly dataFolder: string;
-  /** Those of KEY_PEPPER, newest first; may be empty. */
+  /** The peppers of KEY_PEPPER, newest first; may be empty. */
   readonly peppers: readonly string[];
 }
 
 interface EmbeddedCommand extends EmbeddedSettings {
-  /** Whether the command records its peppers as those in use. */
+  /** `always`: the command records its peppers as those in use. */
   readonly writesPeppers: 'always' | 'never';
-  /** What is done if there is no store: it is made, or an empty one that leaves no trace stands for it, or the command is refused. */
+  /** If there is no store, the command makes one, uses an empty one that leaves no trace, or refuses to run. */
   readonly ifMissing: 'make' | 'empty' | 'refuse';
   readonly wallMs: () => number;
 }
@@ -117,12 +117,12 @@ function ledgerOf(db: DatabaseSync, folder: string, wallMs: () => number) {
   return { ledger, own };
 }
 
-/** What is recorded of changes, and of the plans that came into force. */
+/** The record of changes, and the plans that came into force. */
 function recordsIn(options: ConstructorParameters<typeof EmbeddedAudit>[0]) {
   return { audit: new EmbeddedAudit(options), plansHistory: new EmbeddedPlansHistory(options) };
 }
 
-/** For messages. */
+/** The name of the store in messages. */
 export function nameOfEmbedded(dataFolder: string): string {
   return `the embedded store in ${dataFolder}`;
 }
@@ -135,14 +135,17 @@ function withoutStore(dataFolder: string): string {
 }
 
 export interface EmbeddedGateway extends EmbeddedSettings {
-  /** Whether the store may lack writes that it acknowledged. */
+  /** True to open a store that may lack writes that it acknowledged. */
   readonly acceptsRollback: boolean;
-  /** Whether the gateway decides by itself while the store accepts no writes. */
+  /** True if the gateway decides by itself while the store accepts no writes. */
   readonly decidesWhileAway: boolean;
-  /** Whether a certificate is ordered by ACME, so that its records are needed. */
+  /** True if the gateway orders a certificate by ACME, so that it needs the records of ACME. */
   readonly usesAcme: boolean;
   readonly wallMs: () => number;
-  /** Compares the peppers with the record of the store, before the rest of the store is read. The store is not opened if it throws. */
+  /**
+   * Compares the peppers with the record of the store, before the gateway reads the rest of the store. If it throws, the store
+   * stays closed.
+   */
   readonly checkPeppers: (record: PepperStore, peppers: readonly string[]) => Promise<void>;
   readonly onChange: (state: 'present' | 'away', reason?: string) => void;
   readonly onFailure: (error: unknown) => void;
@@ -151,7 +154,7 @@ export interface EmbeddedGateway extends EmbeddedSettings {
 }
 
 /**
- * Opens the store for a gateway, which owns it until it is closed. It waits some seconds for a command that owns the store.
+ * Opens the store for a gateway, which owns it until it closes it. It waits some seconds for a command that owns the store.
  * @throws Failure `store_owned`, `store_corrupt`, `store_rolled_back`, and as `checkPeppers`
  */
 export async function openForGateway(gateway: EmbeddedGateway) {
@@ -242,7 +245,7 @@ export function openForDiagnosis({ dataFolder, peppers: given }: EmbeddedSetting
   }
 }
 
-/** The records of the certificates that are ordered by ACME. */
+/** The records of the certificates that the gateway orders by ACME. */
 export function certificatesIn(dataFolder: string) {
   return new EmbeddedCertificateStore(dataFolder);
 }

@@ -4,20 +4,20 @@ import { Failure } from '../../failure.ts';
 /**
  * Makes the data folder if it does not exist, for this user alone.
  *
- * Attack: another user has prepared the folder, with links in the place of Tollgate's files. A command that root runs there
- * would write to files of root's, or make them readable. So the folder must belong to this user, or to root, who makes the
+ * Attack: another user has prepared the folder, with links in the place of Tollgate's files. A command that root runs there would
+ * write to files of root's, or make them readable. So the folder must belong to this user, or to root, because root makes the
  * folders of volumes; and no file of Tollgate in it may be a link.
  * @throws Failure `store_unavailable` for a folder of another user; errors of the file system unchanged
  */
 export function ensureFolder(dataFolder: string): void {
   mkdirSync(dataFolder, { recursive: true, mode: 0o700 });
-  // The folder may be a link, which must not be another user's either.
+  // The folder may be a link, and the link must not be another user's either.
   for (const path of [dataFolder, `${dataFolder}/.`]) insistOnOwner(path, lstatSync(path));
 }
 
 /**
- * Makes an empty file if it does not exist, and lets only this user read it: SQLite would create it readable to all users.
- * A file that exists is not opened, because closing it would release all locks that this process has on it.
+ * Makes an empty file if it does not exist, and lets only this user read it: SQLite would create it readable to all users. It does
+ * not open an existing file, because closing it would release all locks that this process has on it.
  * @throws Failure `store_unavailable` if it is a link, not a file, or another user's; errors of the file system unchanged
  */
 export function ensureOwnFile(file: string): string {
@@ -31,7 +31,7 @@ export function ensureOwnFile(file: string): string {
   return file;
 }
 
-/** @throws Failure `store_unavailable` if there is something that is a link, not a file, or another user's */
+/** @throws Failure `store_unavailable` if the path has a link, something else than a file, or another user's file */
 export function insistOnOwnFile(file: string): void {
   const found = lstatSync(file, { throwIfNoEntry: false });
   if (found === undefined) return;
@@ -45,7 +45,7 @@ export function insistOnOwnFile(file: string): void {
 }
 
 export function insistOnOwner(path: string, { uid }: Stats): void {
-  // Windows has no such ids.
+  // Windows has no ids of users.
   const own = process.getuid?.() ?? uid;
   if (uid === own || uid === 0) return;
   throw new Failure(

@@ -10,7 +10,7 @@ import { insistOnOwnFile } from './own-files.ts';
 /** The file of the embedded store's own pepper, beside the database, mode 600. Neither is useful without the other. */
 const FILE = 'tollgate.pepper';
 
-/** The peppers that exist for a store, newest first, and its own file. It creates nothing, unlike `peppersOf`. */
+/** The peppers that exist for a store, newest first, and its own file. This function creates nothing, unlike `peppersOf`. */
 function presentPeppers(dataFolder: string, given: readonly string[]) {
   const file = join(dataFolder, FILE);
   const own = readPepper(file);
@@ -18,8 +18,8 @@ function presentPeppers(dataFolder: string, given: readonly string[]) {
 }
 
 /**
- * The peppers of an embedded store, newest first: those of KEY_PEPPER, then the store's own. The store's own is made once,
- * if KEY_PEPPER is not set. It stays in use when KEY_PEPPER is set later, so that no key is lost.
+ * The peppers of an embedded store, newest first: those of KEY_PEPPER, then the store's own. This function makes the store's own
+ * pepper once, if KEY_PEPPER is not set. It stays in use when an operator sets KEY_PEPPER later, so that no key is lost.
  * @throws Failure `store_corrupt` if the file is damaged, or missing although there are keys and KEY_PEPPER is not set
  */
 export function peppersOf(dataFolder: string, db: DatabaseSync, given: readonly string[]): readonly string[] {
@@ -30,7 +30,7 @@ export function peppersOf(dataFolder: string, db: DatabaseSync, given: readonly 
 }
 
 /**
- * The same for a command that reads: it makes no pepper. If none has been made yet there are no keys, and any pepper works.
+ * The same for a command that reads: it makes no pepper. A store without a pepper has no keys, and any pepper works.
  * @throws Failure as `peppersOf`
  */
 export function peppersToRead(dataFolder: string, db: DatabaseSync, given: readonly string[]): readonly string[] {
@@ -54,7 +54,7 @@ function newPepper(): string {
 }
 
 /**
- * The record of the peppers in the embedded store. The table is not created by a migration, so that an earlier version can
+ * The record of the peppers in the embedded store. This class creates the table, not a migration, so that an earlier version can
  * still open the file.
  */
 export class EmbeddedPepperRecord implements PepperStore {

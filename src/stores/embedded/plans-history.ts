@@ -12,7 +12,7 @@ import {
 import { AcknowledgedWrites } from './acknowledged.ts';
 import { answering } from './database.ts';
 
-/** The versions of plans.yaml in the embedded store: a row each. */
+/** The versions of plans.yaml in the embedded store, one row each. */
 export class EmbeddedPlansHistory implements PlansHistory {
   readonly #db: DatabaseSync;
   readonly #writes: AcknowledgedWrites;
@@ -20,7 +20,7 @@ export class EmbeddedPlansHistory implements PlansHistory {
   constructor({ db }: { readonly db: DatabaseSync }) {
     this.#db = db;
     this.#writes = new AcknowledgedWrites(db);
-    // Not created by a migration, so that an earlier version can still open the file.
+    // This constructor creates the table, not a migration, so that an earlier version can still open the file.
     answering(() =>
       db.exec(`CREATE TABLE IF NOT EXISTS plans_history (
         number INTEGER PRIMARY KEY, version TEXT NOT NULL, since_ms INTEGER NOT NULL, actor TEXT NOT NULL, text TEXT NOT NULL
@@ -52,7 +52,7 @@ export class EmbeddedPlansHistory implements PlansHistory {
     });
   }
 
-  /** Removes the oldest rows: those beyond the number that is kept, and those whose text does not fit beside the newer ones. */
+  /** Removes the oldest rows beyond the maximum, and those whose text does not fit beside the newer ones. */
   #trim(): void {
     this.#db
       .prepare(
@@ -65,7 +65,7 @@ export class EmbeddedPlansHistory implements PlansHistory {
   }
 
   async list(): Promise<readonly Listed<KeptVersion>[]> {
-    // Node throws at an integer that is no safe one, and the whole list would fail.
+    // Node throws an error at an integer that is not a safe one, and the whole list would fail.
     const rows = answering(() =>
       this.#db
         .prepare(

@@ -10,12 +10,12 @@ import { answering, transaction } from './database.ts';
 /** The last uses of secrets in the embedded store: a row for each key and secret. */
 export class EmbeddedSecretUses implements SecretUseStore {
   readonly #db: DatabaseSync;
-  /** The last day on which old rows were removed. */
+  /** The last day on which the store removed old rows. */
   #cleanedOn = '';
 
   constructor({ db }: { readonly db: DatabaseSync }) {
     this.#db = db;
-    // Not created by a migration, so that an earlier version can still open the file.
+    // This constructor creates the table, not a migration, so that an earlier version can still open the file.
     answering(() =>
       db.exec(
         'CREATE TABLE IF NOT EXISTS secret_uses (key_id TEXT NOT NULL, secret TEXT NOT NULL, day TEXT NOT NULL, PRIMARY KEY (key_id, secret)) STRICT, WITHOUT ROWID',
@@ -27,7 +27,7 @@ export class EmbeddedSecretUses implements SecretUseStore {
     const write = () => {
       for (const use of uses) this.#note(use);
     };
-    // Uses that cannot be written now are sent again.
+    // The caller sends uses again that the store cannot write now.
     answering(() => transaction(this.#db, write));
   }
 
