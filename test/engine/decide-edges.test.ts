@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { accountsAfter, decide } from '../../src/admit/decision.ts';
+import { budgetOf } from '../../src/admit/plan.ts';
+import { windowLimit } from '../../src/admit/windows.ts';
 import { lift } from '../../src/engine/changes.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
 import type { AccountState } from '../../src/engine/types.ts';
-import { allowance } from '../support/allowance.ts';
+import { allowance, alsoCharging } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_000;
 const plan = allowance({ second: 1, minute: 5 }, { after: 1, withinMs: 60_000, firstMs: 1_000, forgetMs: 500 });
@@ -42,6 +44,15 @@ describe('what has ended is gone at its very end, and not before', () => {
     expect('topUps' in present({ topUps }, T0 + 50)).toBe(false);
     expect('topUps' in present({})).toBe(false);
   });
+});
+
+test('a request that takes nothing of a unit in advance is admitted as long as something of it is left', () => {
+  const tokens = budgetOf({ unit: 'tokens', limits: [windowLimit('minute', 5)] });
+  const metered = alsoCharging(allowance({ minute: 9 }), [tokens]);
+  const admitted = (used: number) =>
+    decide([UNSEEN, { windows: { minute: fixed(used, 900) } }], metered, T0, 1, 2, undefined, { tokens: 0 });
+  expect(admitted(4)).toMatchObject({ admitted: 2, accounts: [{ windows: { minute: { used: 2 } } }, {}] });
+  expect(admitted(5)).toMatchObject({ admitted: 0, accounts: [{ strikes: { count: 2 } }, {}] });
 });
 
 test('strikes end `within` after the first of them', () => {
