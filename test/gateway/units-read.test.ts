@@ -264,7 +264,7 @@ test('a client that leaves with the last event of a compressed stream pays what 
 });
 
 test('a compressed answer that comes faster than it is decompressed is read to its end (reliability 343)', async () => {
-  const big = Buffer.alloc(150 * 1024 * 1024, '      \n');
+  const big = Buffer.alloc(40 * 1024 * 1024, '      \n');
   const last = Buffer.from('{"usage":777}');
   const body = gzipSync(Buffer.concat([big, last]), { level: 0 });
   const { gateway } = await setUp((_request, response) =>
