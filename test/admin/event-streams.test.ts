@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { type EventStream, EventStreams, MAX_STREAMS } from '../../src/admin/event-streams.ts';
 import { send } from '../../src/admin/response.ts';
@@ -44,6 +45,14 @@ async function deafReader({ adminPort, open }: Awaited<ReturnType<typeof streamS
   });
 }
 
+/** Fills what the system holds for a reader that does not read, and not much more. */
+async function fill(stream: EventStream): Promise<void> {
+  while (!stream.hasUnread) {
+    stream.send('now', JSON.stringify('x'.repeat(20_000)));
+    await setImmediate();
+  }
+}
+
 test('a reader that does not read is cut before a megabyte more than the system holds is held for it', async () => {
   const server = await streamServer();
   const stream = await deafReader(server);
@@ -66,11 +75,7 @@ test('a reader that does not read is cut before a megabyte more than the system 
 test('a reader that leaves a few bytes unread is cut after 30 s', async () => {
   const server = await streamServer();
   const stream = await deafReader(server);
-  // Fill what the system holds, and not much more.
-  await eventually(() => {
-    stream.send('now', JSON.stringify('x'.repeat(20_000)));
-    expect(stream.hasUnread).toBe(true);
-  });
+  await fill(stream);
   server.clock.nowMs = 30_000;
   stream.comment();
   expect(stream.isOpen).toBe(true);
@@ -83,10 +88,7 @@ test('a reader that does not read loses its place soon after its stream has ende
   const session = new AbortController();
   const server = await streamServer(session.signal);
   const stream = await deafReader(server);
-  await eventually(() => {
-    stream.send('now', JSON.stringify('x'.repeat(20_000)));
-    expect(stream.hasUnread).toBe(true);
-  });
+  await fill(stream);
   session.abort();
   await eventually(() => expect(server.ended()).toBe(1), { withinMs: 3_000 });
 });

@@ -139,7 +139,10 @@ describe('refused before it is opened', () => {
       const headers: Record<string, string> = own === undefined ? {} : { Authorization: `Bearer ${own}` };
       const socket = new WebSocket(`ws://127.0.0.1:${gateway.port}${path}`, { headers });
       socket.on('error', () => {});
-      socket.on('open', () => resolve({ status: 101, headers: {} }));
+      socket.on('open', () => {
+        resolve({ status: 101, headers: {} });
+        socket.terminate();
+      });
       socket.on('unexpected-response', (_, { statusCode = 0, headers }) => {
         resolve({ status: statusCode, headers });
         socket.terminate();

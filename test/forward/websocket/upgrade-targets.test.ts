@@ -109,7 +109,10 @@ test.each(['over TLS', 'on a Unix socket'])(
     client.socket.resetAndDestroy();
     await eventually(() => expect(open.size).toBe(0));
     await eventually(() => expect(logged(gateway, 'websocket closed')).toMatchObject([{ reason: 'client_lost' }]));
-    await expectEcho((await openWebSocket(gateway, key)).socket);
+    const { socket: other } = await openWebSocket(gateway, key);
+    await expectEcho(other);
+    // A gateway that stops waits for it.
+    other.terminate();
     await gateway.process.stop();
     expect(gateway.process.stdout).not.toMatch(/a defect|uncaught/);
   },

@@ -43,6 +43,8 @@ test('what waits behind a request is still what its own client sent when another
   await eventually(() =>
     expect(upstream.requests.map(({ url }) => url)).toEqual(['/v1/pets?first', '/v1/pets?second']),
   );
+  // A gateway that stops waits for it.
+  socket.destroy();
 });
 
 test.each(['in one packet with the request', 'after it'])(
