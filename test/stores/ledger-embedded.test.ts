@@ -387,7 +387,8 @@ function fill(db: DatabaseSync): { makeRoom(): void } {
 }
 
 const MANY = Array.from({ length: 2_500 }, (_, i) => ask(`c${i}`, 1));
-const FULL = 'away: The embedded store does not do what was asked: database or disk is full.';
+const FULL =
+  'away: The embedded store does not do what was asked: database or disk is full. Make room on its disk: `tollgate doctor` says how much is free.';
 
 describe('a top-up in the embedded store', () => {
   const daily = allowance({ day: 2 }, null);

@@ -96,7 +96,12 @@ export function answering<T>(work: () => T): T {
   } catch (error) {
     if (!isOfSqlite(error)) throw error;
     if (isDamage(error)) throw damaged('tollgate.db', error);
-    throw new Failure('store_unavailable', `The embedded store does not do what was asked: ${error.message}.`, error);
+    const advice = isOfDisk(error) ? ` ${ROOM}` : '';
+    throw new Failure(
+      'store_unavailable',
+      `The embedded store does not do what was asked: ${error.message}.${advice}`,
+      error,
+    );
   }
 }
 
@@ -195,11 +200,8 @@ export function openingFailure(error: unknown, file: string): Failure {
   if (error instanceof Failure) return error;
   if (isOfSqlite(error) && isDamage(error)) return damaged(file, error);
   const reason = error instanceof Error ? error.message : String(error);
-  return new Failure(
-    'store_unavailable',
-    `${file} cannot be opened: ${reason}. TOLLGATE_DATA must name a folder that this user may write.`,
-    error,
-  );
+  const advice = isOfDisk(error) ? ROOM : 'TOLLGATE_DATA must name a folder that this user may write.';
+  return new Failure('store_unavailable', `${file} cannot be opened: ${reason}. ${advice}`, error);
 }
 
 /** The Failure for an error of reading from an open store, if it shows that the file is damaged; any other error unchanged. */
@@ -214,6 +216,15 @@ function isOfSqlite(error: unknown): error is Error {
 /** SQLITE_CORRUPT or SQLITE_NOTADB. SQLite may find damage long after the opening, when it first reads the page. */
 function isDamage(error: Error): boolean {
   return 'errcode' in error && [11, 26].includes(Number(error.errcode) & 0xff);
+}
+
+const ROOM = 'Make room on its disk: `tollgate doctor` says how much is free.';
+
+/** SQLITE_FULL, or SQLITE_IOERR, by which SQLite also reports a disk that is full. */
+function isOfDisk(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  if ('code' in error && error.code === 'ENOSPC') return true;
+  return 'errcode' in error && [10, 13].includes(Number(error.errcode) & 0xff);
 }
 
 function damaged(file: string, cause: Error): Failure {

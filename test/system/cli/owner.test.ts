@@ -236,14 +236,14 @@ test('a store whose owner answers nobody can be read, and is not changed (reliab
   expect(await limitOf(env, id)).toBe(1_000);
 });
 
-test('a command on a full disk changes nothing, and the next one does (reliability 462)', async () => {
+test('a command on a full disk changes nothing and says what to do, and the next one changes the store (reliability 462)', async () => {
   const { env, id } = await withCustomer();
   const words = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), ...topUpOf(id)];
   const command = startProcess('sh', ['-c', 'ulimit -S -f 0; exec "$@"', 'sh', ...words], { env });
   expect((await command.exit).code).toBe(1);
   expect([command.stdout, command.stderr]).toEqual([
     '',
-    expect.stringMatching(/tollgate\.db cannot be opened: disk I\/O error/),
+    expect.stringMatching(/tollgate\.db cannot be opened: disk I\/O error\. Make room on its disk/),
   ]);
   expect(await runCommand(env, ...topUpOf(id))).toMatchObject({ code: 0, stderr: '' });
   expect(await limitOf(env, id)).toBe(1_001);
