@@ -1,11 +1,10 @@
-import type { Plan } from '../model/plan.ts';
 import { type PlansContext, type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
 import { membersOf } from '../operations/catalogue/input.ts';
 import type { InputOf, OutputOf } from '../operations/catalogue/operation.ts';
 import type { AnyOperation } from '../operations/catalogue/perform.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
-import { goneElsewhere, goneElsewhereText, latestPlans } from '../operations/plans/versions.ts';
+import { latestPlans } from '../operations/plans/versions.ts';
 import type { OpenStore } from '../serve/open-store.ts';
 
 /**
@@ -122,14 +121,4 @@ export function plansContextOn(store: OpenStore): PlansContext {
     auditStore,
     plansHistory,
   };
-}
-
-/** The plans that a file of keys may name: those of the settings, without those that gateways have removed since. */
-export async function plansToUse(
-  { plans, plansHistory, plansVersion }: Pick<OpenStore, 'plans' | 'plansHistory' | 'plansVersion'>,
-  warn: (text: string) => void,
-): Promise<ReadonlyMap<string, Plan>> {
-  const gone = await goneElsewhere(plans, plansHistory, plansVersion);
-  for (const plan of gone) warn(`warning: ${goneElsewhereText(plan)}. No key is given it.\n`);
-  return new Map([...plans.plans].filter(([name]) => !gone.has(name)));
 }

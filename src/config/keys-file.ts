@@ -104,17 +104,19 @@ export function parseKeysFile(text: string, file: string, plans: readonly string
   const kind: FileKind<typeof keysSchema> = {
     schema: keysSchema,
     maxParts: MAX_PARTS,
-    check(raw, fault) {
-      for (const section of ['customers', 'keys'] as const) checkEntries(raw, section, plans, fault);
-    },
+    check: (raw, fault) => checkEntries(raw, plans, fault),
   };
   return parseYaml(text, file, kind);
 }
 
 type Check = Parameters<NonNullable<FileKind<typeof keysSchema>['check']>>;
 
-/** Checks what each entry of a section says of its plan, its customer and its id. */
-function checkEntries(raw: unknown, section: 'customers' | 'keys', plans: readonly string[], fault: Check[1]): void {
+/** Checks what each entry of a keys.yaml says of its plan, its customer and its id. */
+export function checkEntries(raw: unknown, plans: readonly string[], fault: Check[1]): void {
+  for (const section of ['customers', 'keys'] as const) checkSection(raw, section, plans, fault);
+}
+
+function checkSection(raw: unknown, section: 'customers' | 'keys', plans: readonly string[], fault: Check[1]): void {
   const what = section === 'keys' ? 'key' : 'customer';
   const entryOf = new Map<string, string>();
   const [entries, customers] = [field(raw, section), field(raw, 'customers')];

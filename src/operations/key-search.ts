@@ -37,6 +37,8 @@ export interface KeyFilter extends FilterValues {
   readonly plan: string | null;
   /** The id of the customer that the key belongs to. */
   readonly customer: string | null;
+  /** The name of the set of keys.yaml that manages the key. */
+  readonly set: string | null;
   /** The key ends within this time from now, milliseconds, and has not ended yet. */
   readonly expiringMs: number | null;
   /** The key is older than this many days (UTC, today included), and nothing was asked with it on any of them. */
@@ -47,7 +49,15 @@ export interface KeyFilter extends FilterValues {
 
 /** The keys of a customer that are not revoked. */
 export function keysOfCustomer(customer: string): KeyFilter {
-  const anything = { text: null, meta: null, plan: null, ...filterValues(), expiringMs: null, unusedDays: null };
+  const anything = {
+    text: null,
+    meta: null,
+    plan: null,
+    ...filterValues(),
+    set: null,
+    expiringMs: null,
+    unusedDays: null,
+  };
   return { ...anything, customer, all: false };
 }
 
@@ -68,7 +78,8 @@ interface FoundKeys {
 }
 
 /** The parameters of a search as operators give them; null for those that were not given. */
-type GivenFilter = FilterValues & Readonly<Record<'text' | 'plan' | 'customer' | 'expiring' | 'unused', string | null>>;
+type GivenFilter = FilterValues &
+  Readonly<Record<'text' | 'plan' | 'customer' | 'set' | 'expiring' | 'unused', string | null>>;
 
 interface FilterWords {
   /** What to do with a secret instead of searching for it. */
@@ -87,8 +98,8 @@ export function keyFilterFrom(
   all: boolean,
   { secretAdvice, formats, keepsHistory }: FilterWords,
 ): KeyFilter | { readonly fault: string } {
-  const { text, plan, customer, expiring, unused } = given;
-  for (const parameter of ['text', 'plan', ...FILTERS] as const) {
+  const { text, plan, customer, set, expiring, unused } = given;
+  for (const parameter of ['text', 'plan', 'set', ...FILTERS] as const) {
     const value = given[parameter];
     if (value === null) continue;
     const name = parameter === 'text' ? 'q' : parameter;
@@ -118,6 +129,7 @@ export function keyFilterFrom(
     plan,
     ...filterValues(given),
     customer,
+    set,
     expiringMs,
     unusedDays,
     all,
@@ -273,7 +285,7 @@ const DAY_MS = 86_400_000;
 
 /** Whether a key matches, but for its last use. */
 function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
-  const { text, meta, plan, customer, expiringMs, unusedDays, all } = filter;
+  const { text, meta, plan, customer, set, expiringMs, unusedDays, all } = filter;
   const part = text === null ? null : folded(text);
   const unusedSince = unusedDays === null ? null : nowMs - (nowMs % DAY_MS) - (unusedDays - 1) * DAY_MS;
   const ends = ({ secrets }: StoredKey) =>
@@ -284,6 +296,7 @@ function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
     if (!hasValues(key, filter)) return false;
     if (meta !== null && !hasPair(key, meta)) return false;
     if (customer !== null && key.customer !== customer) return false;
+    if (set !== null && key.applied?.set !== set) return false;
     if (unusedSince !== null && key.createdAtMs >= unusedSince) return false;
     const { expiresAtMs } = key;
     if (expiringMs !== null && (expiresAtMs === null || expiresAtMs <= nowMs || expiresAtMs > nowMs + expiringMs)) {
@@ -311,7 +324,7 @@ const ENDS = /"expiresAtMs": ?\d/;
  * A quick test of a key's record, JSON: false only if the key certainly does not match. A record with anything but plain text
  * always passes, because its texts may be escaped and their case be any.
  */
-function recordTestOf({ text, meta, plan, expiringMs, ...filter }: KeyFilter): (record: string) => boolean {
+function recordTestOf({ text, meta, plan, set, expiringMs, ...filter }: KeyFilter): (record: string) => boolean {
   const needles = [
     ...(text === null ? [] : [{ needle: folded(text), flags: 'i' }]),
     ...[...FILTERS.map((name) => filter[name]), meta?.value ?? null].flatMap((needle) =>
@@ -325,6 +338,7 @@ function recordTestOf({ text, meta, plan, expiringMs, ...filter }: KeyFilter): (
   });
   // The plan of a key of a customer is not in its record.
   if (plan !== null) tests.push((record) => record.includes(plan) || record.includes('"customer"'));
+  if (set !== null) tests.push((record) => record.includes('"applied"'));
   if (expiringMs !== null) tests.push((record) => ENDS.test(record));
   return (record) => tests.every((test) => test(record)) || SPECIAL.test(record);
 }

@@ -37,6 +37,7 @@ const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
 const NEEDED: Readonly<Record<string, string>> = {
   'POST keys': 'admin',
   'POST keys/{id}/delete': 'admin',
+  'POST keys/apply': 'admin',
   'POST keys/import': 'admin',
   'POST keys/restore': 'admin',
   'PATCH keys/{id}': 'operator',

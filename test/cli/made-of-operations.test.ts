@@ -20,7 +20,6 @@ const sources = new Map(
 const OPENERS: Readonly<Record<string, readonly string[]>> = {
   'src/cli/operations-at.ts': [],
   'src/cli/console.ts': ['console'],
-  'src/cli/keys/apply.ts': ['keys apply'],
   'src/cli/keys/backup.ts': ['keys backup'],
   'src/cli/start.ts': ['start'],
 };

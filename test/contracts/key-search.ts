@@ -31,6 +31,7 @@ export const EVERYTHING: KeyFilter = {
   ...filterValues(),
   expiringMs: null,
   customer: null,
+  set: null,
   unusedDays: null,
   all: false,
 };

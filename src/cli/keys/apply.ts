@@ -1,32 +1,27 @@
 import { randomBytes } from 'node:crypto';
-import { printFault } from '../../config/fault.ts';
-import { MAX_KEYS_FILE_BYTES, parseKeysFile } from '../../config/keys-file.ts';
+import { inOrder, type Path, printFault } from '../../config/fault.ts';
+import { type KeysFile, MAX_KEYS_FILE_BYTES, parseKeysFile } from '../../config/keys-file.ts';
 import { readSettingsFile } from '../../config/read-file.ts';
 import { type ExitCode, Failure } from '../../failure.ts';
+import { mint } from '../../identify/api-key.ts';
 import { escapedText } from '../../io/terminal-text.ts';
-import { attributesIn, valueText } from '../../model/attributes.ts';
-import { KINDS, kindOf, type StoredRecord } from '../../model/record.ts';
-import { WINDOWS } from '../../model/values.ts';
-import { entryText, timeOf } from '../../operations/key-report.ts';
-import { changeOfRecord } from '../../operations/recorded.ts';
-import {
-  type ApplyDeps,
-  type ApplyOutcome,
-  applyChanges,
-  finishPrepared,
-  type MadeChange,
-} from '../../operations/transfer/apply-changes.ts';
-import { type ApplyPlan, type PlannedChange, planApply } from '../../operations/transfer/apply-plan.ts';
-import { numberOf } from '../../operations/transfer/keys-and-customers.ts';
+import { type RecordKind, valueText } from '../../model/attributes.ts';
+import { type AppliedEntry, KINDS, kindOf } from '../../model/record.ts';
+import { listKeys } from '../../operations/catalogue/key-operations.ts';
+import type { InputOf, OutputOf } from '../../operations/catalogue/operation.ts';
+import { applyKeys } from '../../operations/catalogue/transfer-operations.ts';
+import { goneElsewhereText } from '../../operations/plans/versions.ts';
+import { entriesIn } from '../../operations/transfer/entries.ts';
+import { inSlices, MAX_SLICE, numberOf } from '../../operations/transfer/keys-and-customers.ts';
 import { SecretFolder } from '../../operations/transfer/secret-folder.ts';
-import { unreadableReport, unreadableText } from '../../operations/unreadable.ts';
-import { type OpenStore, withStore } from '../../serve/open-store.ts';
-import { plansToUse } from '../operations-interface.ts';
-import { recordedByCommand } from '../recorded-change.ts';
+import { unreadableText } from '../../operations/unreadable.ts';
+import { type OperationsAt, withOperations } from '../operations-at.ts';
+import { pagesOf } from '../operations-interface.ts';
 import { type Command, isYes, type Terminal, type Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
-import { OF_STORE } from '../terminal/variables.ts';
+import { OF_OPERATIONS } from '../terminal/variables.ts';
 import { json } from './text-form.ts';
+import { warnOfMore } from './transferred.ts';
 
 /** `tollgate keys apply`: makes the keys of the store what a file says (contract section 5). */
 export const keysApply: Command = {
@@ -35,7 +30,7 @@ export const keysApply: Command = {
     'Makes and changes API keys and customers so that they are as FILE says, and nothing else. Applied again, it changes nothing; after an ' +
     'interruption, apply it again. A file with a fault is not applied at all.',
   positionals: ['FILE'],
-  environment: OF_STORE,
+  environment: OF_OPERATIONS,
   examples: [
     'tollgate keys apply keys.yaml --dry-run',
     'tollgate keys apply keys.yaml --secrets ./secrets',
@@ -72,21 +67,21 @@ export const keysApply: Command = {
         'Prints {"set","dryRun","created","changed","revoked","unchanged","refused","unknown","notInFile","unreadable","customers","keys"}; the numbers count keys and customers; notInFile names the keys of the set that FILE lacks and that stay without --prune; customers and keys are those that differ, each with entry, id, action, outcome, changes and why.',
     },
   },
-  async run(words, terminal) {
+  async run(words, given) {
     const { options, positionals } = words;
     const [file] = positionals as [string];
     const isDry = options['dry-run'] === true;
     if (options['exit-code'] === true && !isDry) throw new Failure('bad_usage', '--exit-code needs --dry-run.');
+    const terminal = sayingOnce(given);
     const secrets = await secretsIn(words);
-    const plan = await withStore(terminal.env, (store) => planned(file, store, words, terminal), {
+    const plan = await withOperations(terminal, (at) => planned(file, at, words, terminal), {
       missingStore: 'empty',
       insistsOnFolder: true,
-      warn: terminal.error,
     });
     await prepareFolder(secrets, plan, isDry);
     warnOfUnreadable(plan, terminal);
     if (isDry) {
-      report(plan, [], file, words, terminal);
+      report(plan, plan.changes, file, words, terminal);
       if (isIncomplete(plan, words)) return 1;
       return options['exit-code'] === true && plan.changes.length > 0 ? 1 : 0;
     }
@@ -94,26 +89,55 @@ export const keysApply: Command = {
       terminal.error('Nothing was changed.\n');
       return 1;
     }
-    const created = plan.changes.filter(({ kind }) => kind === 'create');
-    // The store is opened for writing only now: an unchanged file writes nothing.
-    return withStore(terminal.env, (store) => apply({ file, plan, secrets }, store, words, terminal), {
+    const created = plan.changes.filter(({ action }) => action === 'create');
+    // A store is opened for writing only now: an unchanged file writes nothing.
+    return withOperations(terminal, (at) => apply({ file, plan, secrets }, at, words, terminal), {
       makesSecrets: created.some(({ id }) => kindOf(id) === 'key'),
       missingStore: created.length > 0 ? 'make' : 'empty',
-      warn: () => {},
     });
   },
 };
+
+/** Says of a store that is opened twice only once what there is to say. */
+function sayingOnce(terminal: Terminal): Terminal {
+  const said = new Set<string>();
+  const error = (text: string) => {
+    if (!said.has(text)) terminal.error(text);
+    said.add(text);
+  };
+  return { ...terminal, error };
+}
+
+type Outcome = OutputOf<typeof applyKeys>['outcomes'][number];
+
+/** What the file asks for, compared with the store. */
+interface Plan {
+  readonly file: KeysFile;
+  /** Those of customers first. */
+  readonly changes: readonly Outcome[];
+  /** Entries whose record has ended, belongs elsewhere, or cannot be read. They do not keep the others from being applied. */
+  readonly ended: readonly Outcome[];
+  /** How many entries of each kind the store has as they stand in the file. */
+  readonly unchanged: Readonly<Record<RecordKind, number>>;
+  /** The names of the set's keys that the file lacks and that stay because there is no --prune, the oldest first. */
+  readonly unpruned: readonly string[];
+  /** Further keys that cannot be read. They may be of the set and lack an entry, so a prune is not complete; it revokes none of them. */
+  readonly unreadable: OutputOf<typeof listKeys>['unreadable'];
+}
+
+/** The plans are the same for every set. */
+const ANY_SET = 'any';
 
 /**
  * Reads the file and compares it with the store.
  * @throws Failure `bad_settings` with each fault of the file on a line of its own
  */
-async function planned(file: string, store: OpenStore, { options }: Words, terminal: Terminal): Promise<ApplyPlan> {
-  const { keys, customers } = store;
+async function planned(file: string, at: OperationsAt, { options }: Words, terminal: Terminal): Promise<Plan> {
   const read = readSettingsFile(file, 'Name a file that says which keys are to exist.', false, MAX_KEYS_FILE_BYTES);
   if ('fault' in read) throw new Failure('bad_settings', printFault(read.fault));
-  const plans = await plansToUse(store, terminal.error);
-  const parsed = parseKeysFile(read.text, file, [...plans.keys()]);
+  const { plans, gone } = (await at.perform(applyKeys, { set: ANY_SET, dryRun: true })).output;
+  for (const plan of gone) terminal.error(`warning: ${goneElsewhereText(plan)}. No key is given it.\n`);
+  const parsed = parseKeysFile(read.text, file, plans);
   if ('faults' in parsed) throw new Failure('bad_settings', parsed.faults.map(printFault).join('\n'));
   const prune = options.prune === true;
   const keysFile = parsed.value;
@@ -123,10 +147,102 @@ async function planned(file: string, store: OpenStore, { options }: Words, termi
       `${file} has no keys, and --prune would revoke every key of the set ${keysFile.set}. If that is meant, add --allow-empty.`,
     );
   }
-  const plan = await planApply(keysFile, { keys, customers, plans, prune, nowMs: Date.now() });
-  const faults = plan.faults.map(({ path, message }) => printFault({ ...parsed.locate(path), message }));
-  if (faults.length > 0) throw new Failure('bad_settings', faults.join('\n'));
-  return plan;
+  const { faults, nameOf } = entriesOnce(keysFile);
+  const parts = KINDS.flatMap((kind) => entriesIn(keysFile, kind).map(({ as }) => partOf(keysFile, kind, as.name)));
+  const outcomes = await Array.fromAsync(outcomesOf(at, keysFile.set, parts, { dryRun: true }));
+  for (const { id, entry, at, why } of outcomes) {
+    if (at !== null) faults.push({ path: [`${kindOf(id)}s`, entry, ...at], message: why! });
+  }
+  const placed = inOrder(faults.map(({ path, message }) => ({ ...parsed.locate(path), message })));
+  if (placed.length > 0) throw new Failure('bad_settings', placed.map(printFault).join('\n'));
+  const { absent, unreadable } = await absentKeys(at, keysFile.set, nameOf);
+  const changes = outcomes.filter(({ kind }) => kind === 'planned');
+  const same = outcomes.filter(({ kind }) => kind === 'same');
+  const [customer, key] = KINDS.map((kind) => same.filter(({ id }) => kindOf(id) === kind).length) as [number, number];
+  return {
+    file: keysFile,
+    changes: prune ? [...changes, ...absent.map(revocation)] : changes,
+    ended: outcomes.filter(({ kind }) => kind === 'refused'),
+    unchanged: { customer, key },
+    unpruned: prune ? [] : absent.map(({ name }) => name),
+    unreadable,
+  };
+}
+
+/** The names of the entries by the ids of their records, and a fault for each entry that is the same record as one before. */
+function entriesOnce(file: KeysFile) {
+  const nameOf = new Map<string, string>();
+  const faults: { readonly path: Path; readonly message: string }[] = [];
+  for (const kind of KINDS) {
+    for (const { id, as } of entriesIn(file, kind)) {
+      const message = `is the same ${kind} as \`${nameOf.get(id)}\`; leave out one of the two.`;
+      if (nameOf.has(id)) faults.push({ path: [`${kind}s`, as.name], message });
+      else nameOf.set(id, as.name);
+    }
+  }
+  return { faults, nameOf };
+}
+
+/** The keys of the set that have no entry in the file, oldest first; and those that cannot be read. */
+async function absentKeys(at: OperationsAt, set: string, nameOf: ReadonlyMap<string, string>) {
+  const absent: { readonly id: string; readonly name: string }[] = [];
+  const unreadable: Plan['unreadable'][number][] = [];
+  for await (const page of pagesOf(at, listKeys, { set }, { entries: 'keys' })) {
+    for (const { id, entry = '' } of page.keys) {
+      if (!nameOf.has(id)) absent.push({ id, name: entry.slice(set.length + 1) });
+    }
+    unreadable.push(...page.unreadable.filter(({ id }) => !nameOf.has(id)));
+  }
+  return { absent, unreadable };
+}
+
+function revocation({ id, name }: { readonly id: string; readonly name: string }): Outcome {
+  const changes = { revoked: { from: null, to: true } };
+  return { entry: name, id, kind: 'planned', action: 'revoke', changes, why: null, at: null, hasSecret: null };
+}
+
+/** A part of what is applied, which can be applied by itself. */
+type Part = { readonly [M in 'customers' | 'keys' | 'prune']: NonNullable<InputOf<typeof applyKeys>[M]> };
+
+/** The part of one entry: a key with its customer. */
+function partOf({ customers = {}, keys }: KeysFile, kind: RecordKind, name: string): Part {
+  if (kind === 'customer') return { customers: { [name]: customers[name]! }, keys: {}, prune: [] };
+  const entry = keys[name]!;
+  const { customer } = entry;
+  const own = customer === undefined ? {} : { [customer]: customers[customer]! };
+  return { customers: own, keys: { [name]: entry }, prune: [] };
+}
+
+interface Slicing {
+  readonly dryRun?: boolean;
+  /** The most parts of a slice. */
+  readonly most?: number;
+  /** Returns the secrets of a slice, which are on the disk. */
+  readonly secretsFor?: (slice: Part) => Promise<Readonly<Record<string, string>>>;
+}
+
+/**
+ * Has parts applied, a slice at a time.
+ * @returns the outcome of each record once, although its customer comes with each key
+ */
+async function* outcomesOf(
+  at: OperationsAt,
+  set: string,
+  parts: readonly Part[],
+  { dryRun = false, most = MAX_SLICE, secretsFor = async () => ({}) }: Slicing,
+): AsyncGenerator<Outcome> {
+  const seen = new Set<string>();
+  for await (const some of inSlices(parts, most)) {
+    const slice: Part = {
+      customers: Object.assign({}, ...some.map(({ customers }) => customers)),
+      keys: Object.assign({}, ...some.map(({ keys }) => keys)),
+      prune: some.flatMap(({ prune }) => prune),
+    };
+    const { outcomes } = (await at.perform(applyKeys, { set, ...slice, secrets: await secretsFor(slice), dryRun }))
+      .output;
+    for (const outcome of outcomes) if (!seen.has(outcome.id)) yield outcome;
+    for (const { id } of outcomes) seen.add(id);
+  }
 }
 
 async function secretsIn({ options }: Words): Promise<SecretFolder | null> {
@@ -141,19 +257,19 @@ async function secretsIn({ options }: Words): Promise<SecretFolder | null> {
  */
 async function prepareFolder(
   secrets: SecretFolder | null,
-  { file: { set }, changes }: ApplyPlan,
+  { file: { set }, changes }: Plan,
   isDry: boolean,
 ): Promise<void> {
-  const created = changes.filter(({ kind, id }) => kind === 'create' && kindOf(id) === 'key');
+  const created = changes.filter(isNewKey);
   if (created.length === 0) return;
   if (secrets === null) {
     if (isDry) return;
     const what = `${created.length} ${created.length === 1 ? 'key is' : 'keys are'} to be made`;
     throw new Failure('bad_usage', `${what}: give --secrets FOLDER, where their secrets are to be written.`);
   }
-  const taken = created.filter(({ name }) => secrets.has({ set, name }));
+  const taken = created.filter(({ entry: name }) => secrets.has({ set, name }));
   if (taken.length > 0) {
-    const first = secrets.fileOf({ set, name: taken[0]!.name });
+    const first = secrets.fileOf({ set, name: taken[0]!.entry });
     const more = taken.length === 1 ? '' : ` (and ${taken.length - 1} more)`;
     throw new Failure(
       'refused',
@@ -164,8 +280,8 @@ async function prepareFolder(
 }
 
 /** Asks before keys are revoked. @throws Failure `bad_usage` if there is no terminal to ask on */
-async function isConfirmed({ changes }: ApplyPlan, { options }: Words, terminal: Terminal): Promise<boolean> {
-  const revoked = changes.filter(({ kind }) => kind === 'revoke');
+async function isConfirmed({ changes }: Plan, { options }: Words, terminal: Terminal): Promise<boolean> {
+  const revoked = changes.filter(({ action }) => action === 'revoke');
   if (revoked.length === 0 || options.yes === true) return true;
   const question = terminal.question ?? null;
   if (question === null) {
@@ -179,47 +295,134 @@ async function isConfirmed({ changes }: ApplyPlan, { options }: Words, terminal:
   return isYes(answer);
 }
 
+/** Parts that are applied together: an interruption leaves no more without a report. */
+const AT_ONCE = 100;
+
 /** @throws the error that ended the changes early, after the report of those that were made */
 async function apply(
-  { file, plan, secrets }: { readonly file: string; readonly plan: ApplyPlan; readonly secrets: SecretFolder | null },
-  store: OpenStore,
+  { file, plan, secrets }: { readonly file: string; readonly plan: Plan; readonly secrets: SecretFolder | null },
+  at: OperationsAt,
   words: Words,
   terminal: Terminal,
 ): Promise<ExitCode> {
-  const deps: ApplyDeps = {
-    keys: store.keys,
-    customers: store.customers,
-    plans: store.plans.plans,
-    peppers: store.peppers,
-    random: randomBytes,
-    nowMs: () => Date.now(),
-    secrets,
-    recorded: (change, work) =>
-      recordedByCommand(store, terminal.error, {
-        action: `${kindOf(change.id)}.${change.kind}`,
-        target: change.id,
-        work,
-        changeOf: (made: MadeChange) => changeOfRecord(made, made.isSame),
-      }),
-  };
-  if (secrets !== null) {
-    for (const warning of await finishPrepared(plan, { ...deps, secrets })) terminal.error(`warning: ${warning}\n`);
-  }
-  const outcomes: ApplyOutcome[] = [];
+  const { changes } = plan;
+  const changeOf = new Map(changes.map((change) => [change.id, change]));
+  const prepared = new Map<string, string>();
+  const outcomes: Outcome[] = [];
   const progress = new Progress(terminal, () => performance.now());
+  let failure: unknown = null;
   try {
-    for await (const outcome of applyChanges(plan, deps)) {
-      outcomes.push(outcome);
-      progress.show('applying', outcomes.length, plan.changes.length, String);
+    const secretsFor = (slice: Part) => preparedSecrets(plan, secrets, slice, prepared);
+    const parts = partsToApply(plan, secrets);
+    for await (const made of outcomesOf(at, plan.file.set, parts, { most: AT_ONCE, secretsFor })) {
+      const change = changeOf.get(made.id);
+      const as = { set: plan.file.set, name: made.entry };
+      const secret = kindOf(made.id) === 'key' ? prepared.get(made.entry) : undefined;
+      const isNew = change !== undefined && isNewKey(change);
+      const said = secret === undefined ? null : await settled(secrets!, { as, secret, isNew }, made);
+      if (change === undefined) {
+        if (said !== null) terminal.error(`warning: ${said}\n`);
+        continue;
+      }
+      // Another command may have done it since.
+      outcomes.push({ ...(made.action === null ? { ...change, kind: made.kind } : made), why: made.why ?? said });
+      progress.show('applying', outcomes.length, changes.length, String);
     }
-  } finally {
-    progress.end();
-    report(plan, outcomes, file, words, terminal);
+  } catch (error) {
+    failure = error;
+  }
+  progress.end();
+  report(plan, outcomes, file, words, terminal);
+  if (failure !== null) {
+    warnOfMore(failure, terminal);
+    throw failure;
   }
   return isIncomplete(plan, words) || outcomes.some(({ kind }) => kind === 'refused' || kind === 'unknown') ? 1 : 0;
 }
 
-function warnOfUnreadable({ unreadable }: ApplyPlan, terminal: Terminal): void {
+function isNewKey({ action, id }: Outcome): boolean {
+  return action === 'create' && kindOf(id) === 'key';
+}
+
+/** The changes, and the entries for which an interrupted command has prepared a secret. */
+function partsToApply({ file, changes }: Plan, secrets: SecretFolder | null): readonly Part[] {
+  const ids = new Set(changes.map(({ id }) => id));
+  const begun = entriesIn(file, 'key').filter(({ as, id }) => !ids.has(id) && secrets?.hasPending(as));
+  return [
+    ...begun.map(({ as }) => partOf(file, 'key', as.name)),
+    ...changes.map(({ action, entry: name, id }) => {
+      return action === 'revoke' ? { customers: {}, keys: {}, prune: [{ id, name }] } : partOf(file, kindOf(id), name);
+    }),
+  ];
+}
+
+/**
+ * The secrets of a slice: those of the keys that it makes, and those that an interrupted command has prepared. All of them are on the disk
+ * before the store has their keys.
+ * @param prepared gets them, by the names of the entries
+ */
+async function preparedSecrets(
+  { file: { set }, changes }: Plan,
+  secrets: SecretFolder | null,
+  { keys }: Part,
+  prepared: Map<string, string>,
+): Promise<Readonly<Record<string, string>>> {
+  if (secrets === null) return {};
+  const created = new Set(changes.filter(isNewKey).map(({ entry }) => entry));
+  const own = await Promise.all(
+    Object.keys(keys).map(async (name): Promise<[string, string][]> => {
+      const as = { set, name };
+      if (created.has(name)) return [[name, await secrets.prepare(as, mint(randomBytes))]];
+      const secret = secrets.hasPending(as) ? await secrets.pending(as) : null;
+      return secret === null ? [] : [[name, secret]];
+    }),
+  );
+  const all = own.flat();
+  if (all.length > 0) await secrets.sync();
+  for (const [name, secret] of all) prepared.set(name, secret);
+  return Object.fromEntries(all);
+}
+
+interface Prepared {
+  readonly as: AppliedEntry;
+  readonly secret: string;
+  /** Whether the key was to be made. */
+  readonly isNew: boolean;
+}
+
+/**
+ * Gives a prepared secret the name of its file once its key exists, or removes it if the key has another one.
+ * @returns a sentence for the operator; null if there is nothing to say
+ */
+async function settled(
+  secrets: SecretFolder,
+  { as, secret, isNew }: Prepared,
+  { id, kind, hasSecret }: Outcome,
+): Promise<string | null> {
+  // If a failover undoes the key, the next apply makes it again with this secret.
+  if (hasSecret === null || (isNew && kind === 'unknown')) return null;
+  if (isNew && kind === 'refused') {
+    await secrets.drop(as);
+    return null;
+  }
+  if (hasSecret) return keptSecret(secrets, as, secret);
+  if (!isNew) return `${secrets.fileOf(as)}.pending is not a secret of ${id}; it belongs to no key here.`;
+  await secrets.drop(as);
+  return 'was made by another apply at the same moment, which has its secret.';
+}
+
+/** @returns a sentence if the file of a secret could not get its name: the key is made all the same, and its secret is not lost */
+async function keptSecret(secrets: SecretFolder, as: AppliedEntry, secret: string): Promise<string | null> {
+  try {
+    await secrets.keep(as, secret);
+    return null;
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    return `was made, and its secret stays in ${secrets.fileOf(as)}.pending: ${error.message}`;
+  }
+}
+
+function warnOfUnreadable({ unreadable }: Plan, terminal: Terminal): void {
   const records = unreadableText(unreadable);
   if (records === '') return;
   const what = 'Whether they are keys of this set that the file lacks is not known; they stay as they are.';
@@ -227,53 +430,35 @@ function warnOfUnreadable({ unreadable }: ApplyPlan, terminal: Terminal): void {
 }
 
 /** Whether entries are left as they are, or keys that cannot be read may be some that --prune should revoke. */
-function isIncomplete(plan: ApplyPlan, { options }: Words): boolean {
+function isIncomplete(plan: Plan, { options }: Words): boolean {
   return plan.ended.length > 0 || (options.prune === true && plan.unreadable.length > 0);
 }
 
 const COUNTED = { create: 'created', update: 'changed', revoke: 'revoked' } as const;
 
 /** Prints what was done; with --dry-run, what would be. */
-function report(
-  plan: ApplyPlan,
-  outcomes: readonly ApplyOutcome[],
-  file: string,
-  { options }: Words,
-  terminal: Terminal,
-): void {
+function report(plan: Plan, listed: readonly Outcome[], file: string, { options }: Words, terminal: Terminal): void {
   const isDry = options['dry-run'] === true;
   const { changes, ended } = plan;
   const { set } = plan.file;
-  const listed: readonly Listed[] = isDry
-    ? changes.map((change) => ({ change, kind: 'planned' as const, why: null }))
-    : outcomes;
   const same = plan.unchanged.customer + plan.unchanged.key;
   const counts = { created: 0, changed: 0, revoked: 0, unchanged: same, refused: ended.length, unknown: 0 };
-  for (const { kind, change } of listed) {
-    if (kind === 'done' || kind === 'planned') counts[COUNTED[change.kind]]++;
-    else if (kind === 'same') counts.unchanged++;
-    else counts[kind]++;
+  for (const { kind, action } of listed) {
+    if (kind === 'done' || kind === 'planned') counts[COUNTED[action!]]++;
+    else counts[kind === 'same' ? 'unchanged' : kind]++;
   }
   if (options.json === true) {
-    const entries = [
-      ...listed.map(({ change, kind, why }) => {
-        const { name, id } = change;
-        return { entry: name, id, action: change.kind, outcome: kind, changes: changesOf(change), why };
-      }),
-      ...ended.map(({ name, id, why }) => ({
-        ...{ entry: name, id, action: null, outcome: 'refused', changes: {}, why },
-      })),
-    ];
-    const [customers, keys] = KINDS.map((kind) => entries.filter(({ id }) => kindOf(id) === kind));
-    const left = { notInFile: plan.unpruned, unreadable: unreadableReport(plan.unreadable) };
+    const [customers, keys] = KINDS.map((of) => [...listed, ...ended].filter(({ id }) => kindOf(id) === of).map(shown));
+    const left = { notInFile: plan.unpruned, unreadable: plan.unreadable };
     terminal.out(json({ set, dryRun: isDry, ...counts, ...left, customers, keys }));
     return;
   }
-  for (const { change, kind, why } of listed) {
-    if (kind !== 'same' && kind !== 'refused') terminal.out(`${lineOf(change)}\n`);
-    if (why !== null) terminal.error(`${change.name}: ${kind === 'refused' ? `refused: ${why}` : why}\n`);
+  for (const outcome of listed) {
+    const { kind, why, entry } = outcome;
+    if (kind !== 'same' && kind !== 'refused') terminal.out(`${lineOf(outcome)}\n`);
+    if (why !== null) terminal.error(`${entry}: ${kind === 'refused' ? `refused: ${why}` : why}\n`);
   }
-  for (const { name, why } of ended) terminal.error(`${name}: ${why}\n`);
+  for (const { entry, why } of ended) terminal.error(`${entry}: ${why}\n`);
   if (changes.length + ended.length === 0) {
     const { key, customer } = plan.unchanged;
     const some = `${numberOf(key, 'key')}${customer === 0 ? '' : ` and ${numberOf(customer, 'customer')}`}`;
@@ -300,17 +485,16 @@ function countsText(counts: Readonly<Record<string, number>>, isDry: boolean): s
   ].join(', ');
 }
 
-type Listed = {
-  readonly change: PlannedChange;
-  readonly kind: ApplyOutcome['kind'] | 'planned';
-  readonly why: string | null;
-};
+/** The outcome of a record in the JSON. */
+function shown({ entry, id, action, kind, changes, why }: Outcome) {
+  return { entry, id, action, outcome: kind, changes, why };
+}
 
 /** At most this many names of keys that the file lacks are printed; --json has all of them. */
 const MAX_NAMED = 10;
 
 /** The sentence about keys that the file lacks and that stay without --prune; empty if there are none. */
-function unprunedText({ unpruned }: ApplyPlan): string {
+function unprunedText({ unpruned }: Plan): string {
   if (unpruned.length === 0) return '';
   const more = unpruned.length - MAX_NAMED;
   const names = `${unpruned.slice(0, MAX_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
@@ -319,40 +503,12 @@ function unprunedText({ unpruned }: ApplyPlan): string {
 }
 
 /** One line for a change: `~ acme key_…: plan: free → pro`. */
-function lineOf(change: PlannedChange): string {
-  const sign = { create: '+', update: '~', revoke: '-' }[change.kind];
-  const texts = Object.entries(changesOf(change)).map(([member, { from, to }]) =>
-    change.kind === 'create' ? `${member}: ${textOf(to)}` : `${member}: ${textOf(from)} → ${textOf(to)}`,
+function lineOf({ entry, id, action, changes }: Outcome): string {
+  const sign = { create: '+', update: '~', revoke: '-' }[action!];
+  const texts = Object.entries(changes).map(([member, { from, to }]) =>
+    action === 'create' ? `${member}: ${textOf(to)}` : `${member}: ${textOf(from)} → ${textOf(to)}`,
   );
-  const what = change.kind === 'revoke' ? 'revoked' : texts.join(', ');
-  return `${sign} ${change.name} ${change.id}: ${what}`;
-}
-
-type Difference = Readonly<Record<string, { readonly from: unknown; readonly to: unknown }>>;
-
-/** What a change makes different, in the words of the file. */
-function changesOf(change: PlannedChange): Difference {
-  const before = change.kind === 'create' ? {} : membersOf(change.before);
-  const after = change.kind === 'revoke' ? { ...before, revoked: true } : membersOf(change.after);
-  const members = [...new Set([...Object.keys(before), ...Object.keys(after)])];
-  const different = members.filter((member) => JSON.stringify(before[member]) !== JSON.stringify(after[member]));
-  return Object.fromEntries(
-    different.map((member) => [member, { from: before[member] ?? null, to: after[member] ?? null }]),
-  );
-}
-
-function membersOf(record: StoredRecord): Record<string, unknown> {
-  const { plan, limits, expiresAtMs, applied } = record;
-  const given = WINDOWS.filter((window) => limits[window] !== undefined);
-  const members: Record<string, unknown> = {
-    plan,
-    ...('customer' in record ? { customer: record.customer } : {}),
-    ...attributesIn(record),
-    limits: given.length === 0 ? null : Object.fromEntries(given.map((window) => [window, limits[window]])),
-    expires: timeOf(expiresAtMs),
-    entry: applied === undefined ? null : entryText(applied),
-  };
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== null && value !== undefined));
+  return `${sign} ${entry} ${id}: ${action === 'revoke' ? 'revoked' : texts.join(', ')}`;
 }
 
 function textOf(value: unknown): string {

@@ -33,6 +33,7 @@ export const keysList = listCommand({
     plan: { about: 'Keys of this plan.' },
     ...spelledFilters('Keys'),
     customer: { value: 'CUSTOMER_ID', about: 'Keys of this customer, by id or name.', idOf: 'CUSTOMER_ID' },
+    set: { about: 'Keys that `tollgate keys apply` has made or adopted for this set.' },
     expiring: { value: 'DURATION', about: 'Keys that end within this time, such as 30d.' },
     unused: { value: 'DAYS', about: 'Keys that are older than this and have not been used since, 1d to 92d.' },
     all: { about: 'Lists the revoked ones too.' },

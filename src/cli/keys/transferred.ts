@@ -45,6 +45,11 @@ interface Transfer<O extends Outcome> {
 const PERHAPS_MORE =
   'warning: Some records that are not counted may have been written. Repeat the command: what is there already stays as it is.\n';
 
+/** Says, if a change failed, that it may be made in part. */
+export function warnOfMore(failure: unknown, terminal: Terminal): void {
+  if (outcomeOfError(failure).outcome === 'unknown') terminal.error(PERHAPS_MORE);
+}
+
 /**
  * Has the records of a file written to the store, and prints what became of them.
  * @returns 1 if one of them was not taken as it is
@@ -84,7 +89,7 @@ export async function transferred<O extends Outcome>(
   transfer.warn?.();
   terminal.out(isJson ? json({ ...printed, ...counts, dryRun, [member]: listed }) : `${transfer.textOf(counts)}\n`);
   if (failure !== null) {
-    if (!dryRun && outcomeOfError(failure).outcome === 'unknown') terminal.error(PERHAPS_MORE);
+    if (!dryRun) warnOfMore(failure, terminal);
     throw failure;
   }
   return unread !== '' || transfer.failed.some((kind) => seen.has(kind)) ? 1 : 0;

@@ -88,6 +88,11 @@ export const listKeys = defineOperation({
       .optional()
       .describe('The id of the customer that the keys belong to.')
       .meta({ minLength: 1 }),
+    set: z
+      .string(textRule)
+      .optional()
+      .describe('The name of the set of keys.yaml that manages the keys.')
+      .meta({ minLength: 1 }),
     expiring: z
       .string(textRule)
       .optional()
@@ -110,12 +115,16 @@ export const listKeys = defineOperation({
     unreadable,
   }),
   async run(context, { q, all, limit, cursor, ...given }) {
-    const { plan = null, customer = null, expiring = null, unused = null } = given;
-    const filter = keyFilterFrom({ text: q ?? null, plan, ...filterValues(given), customer, expiring, unused }, all, {
-      secretAdvice: context.secretAdvice,
-      formats: context.keyFormats(),
-      keepsHistory: context.keepsHistory(),
-    });
+    const { plan = null, customer = null, set = null, expiring = null, unused = null } = given;
+    const filter = keyFilterFrom(
+      { text: q ?? null, plan, ...filterValues(given), customer, set, expiring, unused },
+      all,
+      {
+        secretAdvice: context.secretAdvice,
+        formats: context.keyFormats(),
+        keepsHistory: context.keepsHistory(),
+      },
+    );
     if ('fault' in filter) throw new Failure('refused', filter.fault);
     const found = await searchKeys(filter, { limit, cursor: cursor ?? null }, atPresent(context));
     const { plans, nowMs } = atPresent(context);

@@ -4,7 +4,7 @@ import type { StoredRecord } from '../../model/record.ts';
 import type { DeepReadonly } from '../../model/values.ts';
 import type { Action, Actor } from '../audit-trail.ts';
 import type { Guard } from '../operator-store.ts';
-import type { Change } from '../recorded.ts';
+import type { Change, RecordedWork } from '../recorded.ts';
 import type { Contexts } from './contexts.ts';
 
 // An operation of operators is data. The admin API, its OpenAPI description, the options and help of commands, the types of the
@@ -43,6 +43,8 @@ interface Definition<
   readonly command?: readonly [name: string, line: string];
   /** The action in the record of changes; left out if it changes nothing. Every attempt is recorded. */
   readonly action?: Action;
+  /** It makes several changes, each with an entry of its own (`Asked.recorded`). Its own action has an attempt with a wrong input. */
+  readonly recordsEach?: true;
   /**
    * What becomes of the key or the customer ("it"), for a person who is about to do this: plain sentences for `--help`, for the
    * question of the command, for the dialog of the console and for the reference.
@@ -109,6 +111,8 @@ export interface Asked {
   readonly versions: readonly string[] | null;
   /** Who asks, if the operation is recorded. */
   readonly by: Actor | null;
+  /** Makes one of several changes, and records it. @throws as `recorded` of recorded.ts */
+  readonly recorded: <T>(work: RecordedWork<T>) => Promise<T>;
 }
 
 /** An operation that was done. */

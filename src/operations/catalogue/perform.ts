@@ -19,6 +19,7 @@ export const PLAINLY: Asked = {
   body: undefined,
   versions: null,
   by: null,
+  recorded: ({ work }) => work(),
 };
 
 /**
@@ -39,13 +40,13 @@ export async function perform<O extends AnyOperation>(
   const work = async () => {
     const { input, asked } = read();
     insistOnKind(operation, target);
-    return operation.run(contexts[operation.on] as never, input as never, {
-      ...asked,
-      by: recording?.origin.actor ?? null,
-    });
+    const recorder = recording === null ? {} : recorderOf(recording);
+    return operation.run(contexts[operation.on] as never, input as never, { ...asked, ...recorder });
   };
   const { action } = operation;
-  if (action === undefined || recording === null || isDry(read)) return (await work()) as DoneOf<O>;
+  if (action === undefined || recording === null || recordsNothing(operation, read)) {
+    return (await work()) as DoneOf<O>;
+  }
   return (await recorded(recording, { action, target, work, changeOf: ({ change }) => change! })) as DoneOf<O>;
 }
 
@@ -66,10 +67,14 @@ function once<T>(work: () => T): () => T {
   };
 }
 
-/** A wrong input is an attempt to change something. */
-function isDry(read: () => { readonly input: object }): boolean {
+function recorderOf(recording: Recording): Pick<Asked, 'by' | 'recorded'> {
+  return { by: recording.origin.actor, recorded: (change) => recorded(recording, change) };
+}
+
+/** Whether there is no entry for the operation as a whole. A wrong input is an attempt to change something. */
+function recordsNothing({ recordsEach }: AnyOperation, read: () => { readonly input: object }): boolean {
   try {
-    return isDryRun(read().input);
+    return isDryRun(read().input) || recordsEach === true;
   } catch {
     return false;
   }

@@ -1,22 +1,40 @@
 import { z } from 'zod';
 import type { Durability } from '../../admit/ledger.ts';
+import { checkEntries, keysSchema } from '../../config/keys-file.ts';
+import * as values from '../../config/setting-values.ts';
 import { Failure } from '../../failure.ts';
+import { isWellFormed } from '../../identify/api-key.ts';
 import {
   isCustomerId,
   isKey,
   isKeyId,
+  kindOf,
   readStoredCustomer,
   readStoredKey,
   type StoredRecord,
 } from '../../model/record.ts';
 import { count } from '../../model/values.ts';
 import { flag, textRule } from '../operation-values.ts';
-import type { Change } from '../recorded.ts';
+import { type Change, changeOfRecord } from '../recorded.ts';
+import {
+  type ApplyDeps,
+  type ApplyOutcome,
+  applyChanges,
+  hasSecret,
+  type MadeChange,
+} from '../transfer/apply-changes.ts';
+import {
+  differenceOf,
+  type LeftEntry,
+  type PlannedChange,
+  type PlannedEntry,
+  planApply,
+} from '../transfer/apply-plan.ts';
 import { importRows } from '../transfer/import-keys.ts';
 import { MAX_SLICE } from '../transfer/keys-and-customers.ts';
 import { lackedPeppers, restoreRecords } from '../transfer/restore.ts';
 import { COLUMNS, type Column, type Row } from '../transfer/rows.ts';
-import { type Done, defineOperation } from './operation.ts';
+import { type Asked, type Done, defineOperation } from './operation.ts';
 
 // Keys and customers of a file, a slice at a time: each record has an outcome of its own, and the others are written all the same.
 
@@ -215,6 +233,150 @@ function recordAt(given: { readonly id?: unknown }, index: number): StoredRecord
     if (!(error instanceof Failure)) throw error;
   }
   throw new Failure('refused', `records.${index} is neither a customer nor a key of a backup.`);
+}
+
+const applyKinds = ['planned', 'done', 'same', 'unknown', 'refused'] as const;
+
+/** The entries of keys.yaml by their names. */
+function entriesOf<T extends z.ZodType>(schema: T) {
+  return schema.refine((of) => Object.keys(of as object).length <= MAX_SLICE, `must have at most ${MAX_SLICE} entries`);
+}
+
+const { set, customers, keys } = keysSchema.shape;
+const secretRule = "must be a secret of Tollgate's form";
+const keyIdRule = 'must be the id of a key';
+const newSecret = z.string(secretRule).refine(isWellFormed, secretRule).meta({ format: 'password' });
+
+const appliedOutcome = z
+  .strictObject({
+    entry: z.string().describe('The name of the entry.'),
+    id: z.string().describe('That of its key or customer.'),
+    kind: z
+      .enum(applyKinds)
+      .describe(
+        '`planned`: it would be done. `done`: it was done. `same`: the record already is so. `unknown`: it was done, and a failover of the ' +
+          'store may undo it. `refused`: the record was left as it is.',
+      ),
+    action: z.enum(['create', 'update', 'revoke']).nullable().describe('Null if there was nothing to do.'),
+    changes: z
+      .record(z.string(), z.strictObject({ from: z.unknown(), to: z.unknown() }))
+      .describe('What differs, in the words of keys.yaml.'),
+    why: z
+      .string()
+      .nullable()
+      .describe('Why it was refused, or what may become of it; null if there is nothing to say.'),
+    at: z
+      .array(z.string())
+      .nullable()
+      .describe(
+        'Where the entry has a fault: the names of the members that lead there, none for the whole entry. Null if the entry has none, and its ' +
+          'record was revoked or deleted, belongs elsewhere, or cannot be read.',
+      ),
+    hasSecret: z
+      .boolean()
+      .nullable()
+      .describe(
+        'Whether the key has the secret that was sent for its entry. Null if none was, or there is no such key.',
+      ),
+  })
+  .meta({ id: 'ApplyOutcome' });
+
+export const applyKeys = defineOperation({
+  ...WRITING,
+  name: 'applyKeys',
+  line: 'POST /keys/apply',
+  sentence: 'Makes and changes keys and customers so that they are as the entries of a keys.yaml say.',
+  description:
+    `\`tollgate keys apply\` sends its file so, up to ${MAX_SLICE} entries of each kind at a time, those of customers beside the keys that name ` +
+    'them. Each entry is applied whole or refused with a reason. The sender makes the secrets of new keys, and keeps them before it sends ' +
+    `them: a key that is there keeps its own. Each change has an entry of its own in the record of changes. ${AGAIN}`,
+  action: 'key.apply',
+  recordsEach: true,
+  input: z.strictObject(
+    {
+      set,
+      customers: entriesOf(customers.unwrap()).default({}).describe('Entries of customers, as in keys.yaml.'),
+      keys: entriesOf(keys).default({}).describe('Entries of keys, as in keys.yaml.'),
+      secrets: z
+        .record(values.name(), newSecret)
+        .default({})
+        .describe('A secret for each entry that makes a key, by its name. One that is not needed is not used.'),
+      prune: z
+        .array(
+          z.strictObject({
+            id: z.string(keyIdRule).refine(isKeyId, keyIdRule),
+            name: values.name().describe('The name of the entry that it had.'),
+          }),
+          'must be a list',
+        )
+        .max(MAX_SLICE, `must have at most ${MAX_SLICE} entries`)
+        .default([])
+        .describe('Keys to revoke, unless they are no longer of this set and entry.'),
+      dryRun,
+    },
+    'must be an object',
+  ),
+  output: z.strictObject({
+    plans: z.array(z.string()).describe('The plans that entries may name.'),
+    gone: z.array(z.string()).describe('The plans in force here that a later plans.yaml of another gateway lacks.'),
+    outcomes: z
+      .array(appliedOutcome)
+      .describe('What became of each customer, each key and each key to revoke, in their order.'),
+  }),
+  async run(store, { set, customers, keys, secrets, prune, dryRun }, asked) {
+    const gone = await store.goneElsewhere();
+    const plans = new Map([...store.plans().plans].filter(([name]) => !gone.has(name)));
+    const file = { set, customers, keys };
+    checkEntries(file, [...plans.keys()], (path, message) => {
+      throw new Failure('refused', `${path.join('.')} ${message}`);
+    });
+    const deps = { ...store, plans, secrets: new Map(Object.entries(secrets)), recorded: recordedIn(asked) };
+    const { entries, customersOfFile } = await planApply(file, { ...deps, nowMs: store.nowMs() });
+    const planned = [...entries, ...prune.map((one) => ({ ...one, kind: 'revoke' as const }))];
+    const made = dryRun ? [] : await applyChanges(planned.filter(isChange), { set, customersOfFile }, deps);
+    const outcomeOf = new Map(made.map((outcome) => [outcome.change, outcome]));
+    const outcomes = await Promise.all(
+      planned.map(async (one) => ({
+        ...(isChange(one) ? ofChange(one, outcomeOf.get(one)) : ofLeft(one)),
+        hasSecret: await secretSent(one, deps),
+      })),
+    );
+    const output = { plans: [...plans.keys()], gone: [...gone], outcomes };
+    return transferDone(output, {}, { dryRun, kinds: applyKinds, written: ['done', 'unknown'] });
+  },
+});
+
+function recordedIn({ recorded }: Asked) {
+  return (change: PlannedChange, work: () => Promise<MadeChange>) =>
+    recorded({
+      action: `${kindOf(change.id)}.${change.kind}`,
+      target: change.id,
+      work,
+      changeOf: (made) => changeOfRecord(made, made.isSame),
+    });
+}
+
+function isChange(planned: PlannedEntry | PlannedChange): planned is PlannedChange {
+  return planned.kind !== 'same' && planned.kind !== 'refused';
+}
+
+/** @param made what became of it; undefined for a dry run */
+function ofChange(change: PlannedChange, made: ApplyOutcome | undefined) {
+  const { name: entry, id, kind: action } = change;
+  const { kind, why } = made ?? { kind: 'planned' as const, why: null };
+  return { entry, id, kind, action, changes: differenceOf(change), why, at: null };
+}
+
+function ofLeft({ name: entry, id, kind, why, at }: LeftEntry) {
+  return { entry, id, kind, action: null, changes: {}, why, at };
+}
+
+async function secretSent(
+  { name, id }: PlannedEntry | PlannedChange,
+  deps: Pick<ApplyDeps, 'secrets' | 'keys' | 'peppers'>,
+): Promise<boolean | null> {
+  const secret = isKeyId(id) ? deps.secrets.get(name) : undefined;
+  return secret === undefined ? null : hasSecret(id, secret, deps);
 }
 
 interface Outcome {

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import type { Entry } from '../../config/keys-file.ts';
+import type { Entry, KeysFile } from '../../config/keys-file.ts';
 import { momentOf } from '../../config/setting-values.ts';
 import { Failure } from '../../failure.ts';
 import { newCustomerId, newKeyId } from '../../identify/api-key.ts';
@@ -32,8 +32,24 @@ export interface Compared {
   readonly nowMs: number;
 }
 
+/** An entry of keys.yaml, and the id of its record. */
+export interface NamedEntry {
+  readonly as: AppliedEntry;
+  readonly entry: Entry;
+  readonly id: string;
+}
+
+/** The entries of one kind, in the order of the file. */
+export function entriesIn(file: KeysFile, kind: RecordKind): readonly NamedEntry[] {
+  const { set } = file;
+  return Object.entries<Entry>(file[`${kind}s`] ?? {}).map(([name, entry]) => {
+    const as = { set, name };
+    return { as, entry, id: idOf(kind, as, entry) };
+  });
+}
+
 /** The id of an entry's record. */
-export function idOf(kind: RecordKind, as: AppliedEntry, { id }: Pick<Entry, 'id'>): string {
+function idOf(kind: RecordKind, as: AppliedEntry, { id }: Pick<Entry, 'id'>): string {
   return id ?? (kind === 'key' ? newKeyId(bytesFrom(as)) : newCustomerId(bytesFrom(as, kind)));
 }
 

@@ -47,13 +47,16 @@ const SLICE_BYTES = 512 * 1024;
 export const MAX_SLICE_BYTES = 1024 * 1024;
 
 /** The records of a file in slices that an operation takes. If what is read fails, what was read before comes first. */
-export async function* inSlices<T>(all: AsyncIterable<T>): AsyncGenerator<readonly T[]> {
+export async function* inSlices<T>(
+  all: AsyncIterable<T> | Iterable<T>,
+  most = MAX_SLICE,
+): AsyncGenerator<readonly T[]> {
   let slice: T[] = [];
   let bytes = 0;
   try {
     for await (const one of all) {
       const own = Buffer.byteLength(JSON.stringify(one));
-      if (slice.length === MAX_SLICE || (slice.length > 0 && bytes + own > SLICE_BYTES)) {
+      if (slice.length === most || (slice.length > 0 && bytes + own > SLICE_BYTES)) {
         yield slice;
         [slice, bytes] = [[], 0];
       }

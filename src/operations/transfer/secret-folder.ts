@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
-import { link, mkdir, open, readdir, unlink, writeFile } from 'node:fs/promises';
+import { link, mkdir, open, readdir, rm, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Failure } from '../../failure.ts';
 import { isWellFormed } from '../../identify/api-key.ts';
@@ -74,11 +74,11 @@ export class SecretFolder {
     const file = this.fileOf(entry) + PENDING;
     const draft = `${file}.${randomBytes(6).toString('hex')}.draft`;
     return orRefused(file, async () => {
-      await writeFile(draft, `${secret}\n`, { flag: 'wx', mode: 0o600, flush: true });
       try {
+        await writeFile(draft, `${secret}\n`, { flag: 'wx', mode: 0o600, flush: true });
         return await this.#linkOrRead(draft, { entry, file, secret });
       } finally {
-        await unlink(draft);
+        await rm(draft, { force: true });
       }
     });
   }

@@ -208,6 +208,12 @@ describe('the API held to its description', () => {
       ['PUT', '/admin/keys'],
       ['POST', '/admin/keys/import', { file: 'keys.csv', keys: [{ sha256: 'a'.repeat(64), plan: 'free' }, {}] }],
       ['POST', '/admin/keys/import', { keys: [{ sha256: 'b'.repeat(64), plan: 'free' }], dryRun: true }],
+      [
+        'POST',
+        '/admin/keys/apply',
+        { set: 'a', customers: { c: { plan: 'free' } }, keys: { k: { customer: 'c' }, l: {} } },
+      ],
+      ['POST', '/admin/keys/apply', { set: 'a', customers: { c: { plan: 'free' } }, keys: { k: { customer: 'c' } } }],
       ['POST', '/admin/keys/restore', { peppers: ['none'], records: [] }],
       ['POST', '/admin/keys/restore', { ...backup, records: [{}] }],
       ['POST', '/admin/keys/restore', { ...backup, records: [stored] }],
@@ -219,6 +225,7 @@ describe('the API held to its description', () => {
     const bodyFor = (method: string, path: string) => {
       if (/\/(rotate|suspend|resume|delete|reset)$/.test(path)) return undefined;
       if (path.endsWith('/import')) return { keys: [{}] };
+      if (path.endsWith('/apply')) return { set: 'a', customers: { c: { plan: 'free' } } };
       if (path.endsWith('/restore') && path.startsWith('/keys')) return { ...backup, records: [stored] };
       if (path === '/session') return method === 'post' ? { token: 'wrong' } : undefined;
       if (path.endsWith('/find')) return { secret: key };
@@ -240,7 +247,11 @@ describe('the API held to its description', () => {
       if (has(404)) await it(method, pathTo(path, 'none'), body);
       if (requestBody !== undefined) {
         await it(method, pathTo(path), '{}', { 'Content-Type': 'text/plain' });
-        await it(method, pathTo(path), ' '.repeat(/^\/plans|\/(import|restore)$/.test(path) ? 30_000_000 : 70_000));
+        await it(
+          method,
+          pathTo(path),
+          ' '.repeat(/^\/plans|\/(apply|import|restore)$/.test(path) ? 30_000_000 : 70_000),
+        );
       }
       if (has(412)) for (const tag of ['"x"', 'x']) await it(method, pathTo(path), body, { 'If-Match': tag });
     }
@@ -354,6 +365,7 @@ describe('the API held to its description', () => {
     await eachBanned(unsettled);
     await itUnsettled('POST', `/admin/keys/${kept.id}/rotate`);
     await itUnsettled('POST', '/admin/keys/import', { keys: [{ sha256: 'c'.repeat(64), plan: 'free' }] });
+    await itUnsettled('POST', '/admin/keys/apply', { set: 'b', customers: { d: { plan: 'free' } } });
     await itUnsettled('POST', '/admin/keys/restore', { ...backup, records: [someKey().key] });
     await itUnsettled('POST', `/admin/keys/${kept.id}/secrets/end`, { last4: kept.key.slice(-4) });
     for (const [method, path, body] of usageChanges) {

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { existsSync, lstatSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { connect, createServer } from 'node:net';
 import { hostname, userInfo } from 'node:os';
@@ -265,6 +265,23 @@ test('an import on a disk that becomes full says that it may have written more, 
   const again = await runCommand(env, 'keys', 'import', file);
   const [, moved, already] = /^(\d+) imported, ([1-9]\d*) there already, 0 refused\.\n$/.exec(again.stdout) ?? [];
   expect(Number(moved) + Number(already)).toBe(1_000);
+});
+
+test('a command whose disk is full makes no key without its secret, and the next one makes it (reliability 478)', async () => {
+  const gateway = await start();
+  const folder = await temporaryFolder();
+  const file = join(folder, 'keys.yaml');
+  writeFileSync(file, 'set: partners\nkeys: { shop: { plan: small } }\n');
+  const secrets = join(folder, 'secrets');
+  const args = ['keys', 'apply', file, '--secrets', secrets];
+  const words = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), ...args];
+  const command = startProcess('sh', ['-c', 'ulimit -S -f 0; exec "$@"', 'sh', ...words], { env: gateway.env });
+  expect((await command.exit).code).toBe(1);
+  expect(command.stdout).toBe('0 created, 0 changed, 0 revoked, 0 unchanged.\n');
+  expect(command.stderr).toMatch(/^.*partners\.shop\.pending cannot be used \(EFBIG\)\. --secrets must be a folder/);
+  expect([readdirSync(secrets), (await json(gateway.env, 'keys', 'list')).keys]).toEqual([[], []]);
+  expect(await runCommand(gateway.env, ...args)).toMatchObject({ code: 0, stderr: '' });
+  expect(readdirSync(secrets)).toEqual(['partners.shop']);
 });
 
 test('no change is lost or made twice while gateways start, stop and are killed (reliability 458)', async () => {

@@ -20,6 +20,7 @@ const NAMES: Readonly<Record<string, string>> = {
   'customer.topup': 'Top up customer',
   'topup.undo': 'Undo top-up',
   'key.import': 'Import keys',
+  'key.apply': 'Apply keys.yaml',
   'key.restore': 'Restore keys',
   'admin.access': 'Another request',
 };
