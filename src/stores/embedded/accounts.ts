@@ -6,7 +6,7 @@ import { account, type StoredAccount } from '../../model/account.ts';
 import { answering } from './database.ts';
 
 export interface Account {
-  /** Null: nobody can read the row. It stays until a reset or its end, and the store decides nothing about it. */
+  /** Null: the store cannot read the row. It stays until a reset or its end, and the store decides nothing about it. */
   readonly state: AccountState | null;
   /** The store forgets the account at this time, when its last window, strike or ban has ended, Unix milliseconds. */
   readonly expiresAtMs: number;

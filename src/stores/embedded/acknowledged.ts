@@ -85,7 +85,7 @@ export class AcknowledgedWrites {
     }
   }
 
-  /** @throws Failure `store_unavailable` if somebody has deleted or replaced one of the files */
+  /** @throws Failure `store_unavailable` if one of the files was deleted or replaced */
   insist(): void {
     for (const file of [this.#database, `${this.#database}-wal`]) {
       const found = statSync(file, { throwIfNoEntry: false });

@@ -143,7 +143,7 @@ export function isHeldByAnother(error: unknown): boolean {
 /**
  * True if a change failed because of the store, and not because a rule refused it.
  *
- * Fault: an operator changed one record that nobody could read. The gateway took that for a failed write, and the store for away
+ * Fault: an operator changed one unreadable record. The gateway took that for a failed write, and the store for away
  * for every caller.
  */
 export function isOfStore(error: unknown): boolean {

@@ -18,17 +18,22 @@ import type { ReplicaLink } from './replication.ts';
 import type { Calls, StoreConnection } from './shards.ts';
 import { pagesOf } from './string-values.ts';
 
-/** Maximum numbers that one write goes through to remove records, after `keep` was lowered for example. The next ones go further. */
+/** Maximum numbers that one write looks at to remove records, for example after an operator lowered `keep`. The next writes continue. */
 const MAX_REMOVED = 1_000;
-/** How many of the latest records are searched for one whose number is not known or has changed. */
+/** A record whose number is unknown or has changed is searched among this many latest ones. */
 const MAX_SEARCHED = 100;
-/** Maximum numbers that one read asks for where records were removed between others. If none is there, the store looks for the next one. */
+/**
+ * Maximum numbers that one read asks for where records between others were removed. If none exists there, the store looks for the
+ * next one.
+ */
 const MAX_READ = 5_000;
 
 /**
- * Defines `bounds`: the lowest and the highest number of a record in the hash KEYS[1], and whether its fields `first` and `last` are wrong.
+ * Defines `bounds`: the lowest and the highest number of a record in the hash KEYS[1], and whether its fields `first` and `last`
+ * are wrong.
  *
- * Fault: they were lost or damaged. Records were missing in the list without a sign, and the next one replaced an earlier one.
+ * Fault: these fields were lost or damaged. The list then lacked records without a sign, and the next record replaced an earlier
+ * one.
  */
 const BOUNDS_LUA = `${NUMBERED_FIELDS_LUA}
 local function has(number) return redis.call('HEXISTS', KEYS[1], number) == 1 end
@@ -43,7 +48,7 @@ local function bounds()
   return numbers[1], numbers[#numbers], true
 end`;
 
-/** Replies the bounds. KEYS: the hash of all records. ARGV: a number, to look only below it; empty for all. */
+/** Replies the bounds. KEYS: the hash of all records. ARGV: a number, to look only below it; empty to look everywhere. */
 const READ_BOUNDS = new LuaScript<[first: number, last: number]>(`${BOUNDS_LUA}
 if ARGV[1] == '' then return { bounds() } end
 local numbers = numberedFields()
@@ -70,9 +75,9 @@ for number = last, math.max(first, last - ${MAX_SEARCHED - 1}), -1 do
 end`;
 
 /**
- * Writes a record, unless the hash has a later revision of it. KEYS: the hash of all records (fields: keyspace.ts). ARGV:
- * the record's number, 0 if it is not known; its id; its revision; its text; how many records are kept, 0 to remove none. Writes
- * something in any case. Replies the number.
+ * Writes a record, unless the hash has a later revision of it. KEYS: the hash of all records (fields: keyspace.ts). ARGV: the
+ * record's number, 0 if the caller does not know it; its id; its revision; its text; the maximum of records, 0 to remove none.
+ * Writes something in any case. Replies the number.
  */
 const PUT = new LuaScript<number>(`${FIND_LUA}
 local number
@@ -102,7 +107,7 @@ if keep > 0 then
 end
 return number`);
 
-/** Removes a record, and gives back the numbers at the end that have no record any more. KEYS and ARGV[1] and [2]: as for PUT. */
+/** Removes a record, and frees the numbers at the end that have no record any more. KEYS and ARGV[1] and [2]: as for PUT. */
 const REMOVE = new LuaScript<number>(`${FIND_LUA}
 if not found then return 0 end
 redis.call('HDEL', KEYS[1], found.number)
@@ -113,7 +118,7 @@ return 1`);
 
 /**
  * Counts a refused attempt. KEYS: the hash of refused attempts (fields: keyspace.ts). ARGV: the actor; the action; the id of a new
- * entry; the text; how many entries are kept.
+ * entry; the text; the maximum of entries.
  */
 const REFUSE = new LuaScript<number>(`
 local time = redis.call('TIME')
@@ -146,9 +151,9 @@ end
 return redis.call('HDEL', KEYS[1], oldest[most].field)`);
 
 /**
- * KEYS: the hash of loads (keyspace.ts). ARGV: the file; what it must be, empty for anything; what it becomes; the number since which
- * it may have become that already, empty if unknown; how many states are kept. Replies what it was, its number, and the number under
- * which it has become that.
+ * KEYS: the hash of loads (keyspace.ts). ARGV: the file; its required state, empty for any; its new state; the number since which
+ * it may have had that state already, empty if unknown; the maximum of states. Replies its state before, the number of that state,
+ * and the number of its new state.
  */
 const EXCHANGE = new LuaScript<[found: string | null, number: number, known: number | null]>(`
 local file, to, kept = ARGV[1], ARGV[3], tonumber(ARGV[5])
@@ -183,8 +188,8 @@ interface RedisAuditOptions extends StoreConnection {
 }
 
 /**
- * The record of changes in Redis: one hash, so that a record is added and the oldest removed atomically, and a record can
- * be written again with the outcome of its change.
+ * The record of changes in Redis: one hash, so that a script adds a record and removes the oldest atomically, and can write a
+ * record again with the outcome of its change.
  */
 export class RedisAudit implements AuditStore {
   readonly places = { records: `${keyspace.audit} in Redis`, refusals: `${keyspace.auditRefusals} in Redis` };
@@ -202,7 +207,8 @@ export class RedisAudit implements AuditStore {
     const { id, revision, text } = record;
     const put = () => PUT.run(this.#redis, [keyspace.audit], earlier ?? 0, id, revision, text, keep ?? 0);
     const number = await this.#run(put);
-    // Others are not kept: anyone who may send a change that is refused could displace those that must be made again.
+    // The gateway keeps no other records: anyone who sends a change that the gateway refuses could displace those that it must
+    // repeat.
     if (isLasting) await this.#writes.secure(putAgain(record, number, keep));
     return number;
   }
@@ -225,7 +231,7 @@ export class RedisAudit implements AuditStore {
       const numbers = Array.from({ length }, (_, i) => next - i);
       const values = await this.#read(() => this.#redis.hmget(keyspace.audit, ...numbers.map(String)));
       for (const [i, value] of values.entries()) {
-        // A record that was removed leaves its number.
+        // A removed record leaves its number.
         if (value === null) continue;
         const number = numbers[i]!;
         const [, id = String(number), atMs, text = value] = /^(\S+) (\d+) \d+ (.*)$/s.exec(value) ?? [];
@@ -286,7 +292,7 @@ export class RedisAudit implements AuditStore {
   }
 }
 
-/** After a failover has undone the record, it is added again, since another record may have its number. */
+/** Adds a record again after a failover has undone it, because another record may have its number. */
 function putAgain({ id, revision, text }: AuditRecord, first: number, keep: number | null): LastingWrite {
   let number = first;
   return {

@@ -5,7 +5,7 @@ import { LuaScript } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
 import { FOREIGN, Values } from './string-values.ts';
 
-/** KEYS[1] the lease. ARGV[1] the holder; [2] for how many milliseconds. */
+/** KEYS[1] the lease. ARGV[1] the holder; [2] the length of the lease in milliseconds. */
 const LEASE = new LuaScript<number>(`
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
@@ -26,7 +26,7 @@ for i = 2, #KEYS do
 end
 return 1`);
 
-/** The records of ACME in Redis, all in one slot of a cluster. Those with private keys come sealed. */
+/** The records of ACME in Redis, all in one slot of a cluster. The caller seals those with private keys. */
 export class RedisCertificateStore implements CertificateStore {
   readonly isShared = true;
   readonly #redis: RedisClient;
@@ -42,7 +42,7 @@ export class RedisCertificateStore implements CertificateStore {
   async read(name: string): Promise<string | null> {
     const key = keyspace.certificates(name);
     const value = await this.#circuit.run(() => this.#values.get(key), key);
-    // The reader takes an empty text for a record that cannot be read, as a value of another type is.
+    // The reader takes an empty text for an unreadable record, such as a value of another type.
     return value === FOREIGN ? '' : value;
   }
 

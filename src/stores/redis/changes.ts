@@ -8,11 +8,12 @@ import { LuaScript } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
 
 /**
- * Counts a change and publishes it with its number, atomically. If an ACL forbids the channel, gateways find the change
- * by its number alone.
+ * Counts a change and publishes it with its number, atomically. If an ACL forbids the channel, gateways find the change by its
+ * number alone.
  *
- * Fault: another program has written something else in the place of the number, or one that JavaScript rounds. It is replaced, by the milliseconds since 1970,
- * which are more than any number of changes that a gateway has seen: a lower one would look as if changes had been lost.
+ * Fault: another program has written something else in the place of the number, or a number that JavaScript rounds. The script
+ * replaces it by the milliseconds since 1970, which are more than any number of changes that a gateway has seen: a lower number
+ * would look as if the store had lost changes.
  */
 const ANNOUNCE = new LuaScript<number>(`
 local number = redis.pcall('INCR', KEYS[1])
@@ -26,8 +27,8 @@ return tonumber(number)`);
 
 /**
  * The word for each kind of change in messages: `ban` for a change of an account, although it may also be a top-up or a reset.
- * Gateways of earlier versions share the store: they write this word, and know `key` and no other. Messages without a known word
- * are taken for `any`: so such a gateway confirms every key after a change of a customer.
+ * Gateways of earlier versions share the store: they write this word, and know `key` and no other. They take a message without a
+ * known word for `any`, so such a gateway confirms every key after a change of a customer.
  */
 const WORDS = { key: 'key', customer: 'customer', account: 'ban', any: 'any' } as const;
 const KINDS: ReadonlyMap<string | undefined, StoreChange['kind']> = new Map([
@@ -37,7 +38,7 @@ const KINDS: ReadonlyMap<string | undefined, StoreChange['kind']> = new Map([
 ]);
 
 interface RedisChangesOptions extends StoreConnection {
-  /** How often the number of changes is polled; 250 ms if left out. A missed change is noticed by the second poll. */
+  /** Pause between two polls of the number of changes; 250 ms if left out. The second poll after a lost message notices the change. */
   readonly pollEveryMs?: number;
 }
 
@@ -57,7 +58,7 @@ export class RedisChanges implements ChangeFeed {
   #timer: NodeJS.Timeout | null = null;
   /** The number of the last change up to which the listeners know all; null before the first poll. */
   #seen: number | null = null;
-  /** Numbers beyond `#seen` that pub/sub has delivered while one in between is missing. */
+  /** Numbers beyond `#seen` that pub/sub has delivered while an earlier number is missing. */
   readonly #early = new Set<number>();
   /** The number beyond `#seen` that the last poll found. Pub/sub has until the next poll to deliver it. */
   #awaited: number | null = null;
@@ -91,7 +92,7 @@ export class RedisChanges implements ChangeFeed {
     if (this.#subscription === null) this.#start();
   }
 
-  /** Reports accounts for whose units a request waits. If a message is lost, that request waits until the leases have ended. */
+  /** Reports accounts whose units a request waits for. If a message is lost, that request waits until the leases have ended. */
   readonly recalls: RecallFeed;
 
   /** Stops listening. The caller's own connection stays open. */
@@ -125,7 +126,7 @@ export class RedisChanges implements ChangeFeed {
     if (this.#seen === null || !(number > this.#seen)) return;
     this.#early.add(number);
     while (this.#early.delete(this.#seen + 1)) this.#seen++;
-    // With so many numbers out of order, the missing one will not come; the next poll finds the gap.
+    // After that many numbers the missing one will not come. The next poll finds the gap.
     if (this.#early.size > 1_000) this.#early.clear();
   }
 
@@ -146,7 +147,7 @@ export class RedisChanges implements ChangeFeed {
       const count = Number(await this.#circuit.run(() => this.#redis.get(keyspace.changes), keyspace.changes));
       if (!this.#isClosed) this.#compare(count, seenBefore);
     } catch {
-      // The store is away. When it is back, a different number shows that there were changes.
+      // The store is away. When it is back, a different number shows that changes were made meanwhile.
     }
     this.#pollLater();
   }
@@ -156,7 +157,7 @@ export class RedisChanges implements ChangeFeed {
       // The first poll: there is no earlier number for a comparison.
       this.#catchUp(count);
     } else if (count < seenBefore || (this.#awaited !== null && this.#seen < this.#awaited)) {
-      // A lower number: the store was emptied or a failover lost changes. Or pub/sub did not deliver a change in time.
+      // A lower number: an operator emptied the store, or a failover lost changes. Or pub/sub did not deliver a change in time.
       this.#catchUp(count);
       // The subscriber's connection may be dead without having noticed.
       this.#subscription?.renew();
@@ -183,7 +184,10 @@ export class RedisChanges implements ChangeFeed {
 
 interface SubscriptionEvents {
   readonly onMessage: (message: string, channel: string) => void;
-  /** A new connection has subscribed to a channel. It may have missed messages, and the server may be another one with other data. */
+  /**
+   * Called when a new connection has subscribed to a channel. It may have missed messages, and may lead to another server with
+   * other data.
+   */
   readonly onHeard: (channel: string) => void;
   readonly onClose: () => void;
 }
@@ -195,7 +199,7 @@ interface Subscription {
   close(): void;
 }
 
-/** Subscribes with the options of a client. If the server refuses or is away, it tries again until it is closed. */
+/** Subscribes with the options of a client. If the server refuses or is away, it tries again until the caller closes it. */
 export function subscribe(redis: RedisClient, channels: readonly string[], events: SubscriptionEvents): Subscription {
   return redis instanceof ClusterClient
     ? new ClusterSubscription(redis, channels, events)
@@ -223,7 +227,8 @@ function listen(
   subscriber.on('error', () => {});
   subscriber.on('message', (channel: string, message: string) => onMessage(message, channel));
   subscriber.on('ready', () => {
-    // If an ACL forbids a channel or the connection breaks, the next connection tries again. Each by itself: an ACL may allow some.
+    // If an ACL forbids a channel or the connection breaks, the next connection tries again. Subscribes to each channel alone,
+    // because an ACL may allow some.
     for (const channel of channels)
       subscriber.subscribe(channel).then(
         () => onHeard(channel),

@@ -8,7 +8,7 @@ export interface CircuitOptions {
   /** After this many failures in a row the circuit opens: calls fail at once. */
   readonly failures: number;
   readonly probeEveryMs: number;
-  /** Any cheap call. While the circuit is open, it makes no other. */
+  /** Any cheap call. While the circuit is open, it makes only this call. */
   readonly probe: () => Promise<unknown>;
   /**
    * A write like those of the ledger, which must succeed after the probe. A server that is full, read-only or cannot save
@@ -16,7 +16,10 @@ export interface CircuitOptions {
    */
   readonly trial?: () => Promise<unknown>;
   readonly onChange?: (state: CircuitState, change?: CircuitChange) => void;
-  /** Why there is no connection, a sentence; null if there is one, or nothing is known. It is nearer to the cause than a failed call. */
+  /**
+   * Says in a sentence why there is no connection; null if there is one, or the cause is unknown. It is nearer to the cause than a
+   * failed call.
+   */
   readonly trouble?: () => string | null;
 }
 
@@ -24,13 +27,16 @@ export interface CircuitOptions {
 export type CircuitState = 'present' | 'away';
 
 export interface CircuitChange {
-  /** Why the store is, or was, away. */
+  /** The reason why the store is, or was, away. */
   readonly reason: string;
-  /** How long the previous state lasted, milliseconds. */
+  /** The length of the previous state, milliseconds. */
   readonly lastedMs: number;
 }
 
-/** Concurrent calls when the store has just come back. Each success allows one more; beyond FULL_ROOM there is no bound. */
+/**
+ * Maximum concurrent calls when the store has just come back. Each success allows one more; beyond FULL_ROOM the circuit has no
+ * maximum.
+ */
 const FIRST_ROOM = 4;
 const FULL_ROOM = 64;
 /** If the store goes away again at once, the pause between probes doubles, up to this multiple of `probeEveryMs`. */
@@ -51,14 +57,14 @@ export class Circuit {
   #state: CircuitState = 'present';
   #sinceMs = performance.now();
   #reason = '';
-  /** While it is away: whether it refuses writes alone, as far as is known. */
+  /** While the store is away: true if it refuses writes alone, as far as the circuit knows. */
   #answersReads = false;
   #failures = 0;
   #probing: NodeJS.Timeout | null = null;
   #relapses = 0;
   #reached = false;
   #closed = false;
-  /** How many calls may be in flight. Further calls wait in the queue, within their deadline. */
+  /** Maximum calls in flight. Further calls wait in the queue, within their deadline. */
   #room = Number.POSITIVE_INFINITY;
   #inFlight = 0;
   readonly #queue = new Set<QueueEntry>();
@@ -74,7 +80,7 @@ export class Circuit {
     return this.#state;
   }
 
-  /** Whether any call has ever succeeded. */
+  /** True if any call has ever succeeded. */
   get reached(): boolean {
     return this.#reached;
   }
@@ -100,7 +106,7 @@ export class Circuit {
     }
   }
 
-  /** Makes a call that writes nothing, also while the store refuses writes alone. Such a call then says nothing about the store. */
+  /** Makes a call that writes nothing, even while the store refuses writes alone. Its result then says nothing about the store. */
   async read<T>(call: () => Promise<T>): Promise<T> {
     if (this.#state === 'present' || !this.#answersReads) return this.run(call);
     const { timeoutMs } = this.#options;
@@ -149,7 +155,7 @@ export class Circuit {
     this.#failures = 0;
     this.#reached = true;
     if (this.#state === 'away') {
-      // A late answer does not show that the store accepts writes. If there is a trial, the probe must find that out.
+      // A late answer does not show that the store accepts writes. If there is a trial, the next probe must find that out.
       if (this.#options.trial === undefined) this.#isBack();
     } else if (this.#room < FULL_ROOM) this.#room++;
     else {
@@ -165,7 +171,7 @@ export class Circuit {
     this.#change('present');
   }
 
-  /** Whether a call failed only because it had spent part of its deadline in our queue while the store was answering others. */
+  /** True if a call failed only because it had spent part of its deadline in this queue while the store answered others. */
   #isOwnQueue(error: unknown, leftMs: number): boolean {
     const { timeoutMs } = this.#options;
     return error instanceof Late && leftMs < timeoutMs && performance.now() - this.#answeredAtMs < timeoutMs;
@@ -199,7 +205,7 @@ export class Circuit {
   }
 
   #probeLater(): void {
-    // A late answer may have ended the outage for which a probe is scheduled. That probe serves the next outage too.
+    // A late answer may have ended the outage of a scheduled probe. That probe serves the next outage too.
     if (this.#closed || this.#probing !== null) return;
     const afterMs = this.#options.probeEveryMs * Math.min(2 ** this.#relapses, MAX_PATIENCE);
     this.#probing = setTimeout(() => void this.#probe(), afterMs);
@@ -240,8 +246,8 @@ function refusesWrites(error: unknown): boolean {
 }
 
 /**
- * Whether the server answered, and has another program's value under the name that was asked for. Fault: one such value would
- * make the store count as away for everyone.
+ * True if the server answered, and has another program's value under the name of the call. Fault: one such value would make the
+ * store count as away for everyone.
  */
 function isAboutOneName(error: unknown): boolean {
   return (
@@ -250,7 +256,7 @@ function isAboutOneName(error: unknown): boolean {
   );
 }
 
-/** Whether the client never sent the command. */
+/** True if the client never sent the command. */
 function isUnsent(error: unknown): boolean {
   return error instanceof Error && /enableOfflineQueue options is false/.test(error.message);
 }

@@ -6,7 +6,7 @@ export interface HostAndPort {
   readonly port: number;
 }
 
-/** How one connection is opened and kept. */
+/** The way in which a connection is opened and kept. */
 export interface LinkOptions extends RedisOptions {
   readonly retryStrategy: (attempt: number) => number;
   readonly replyMapping: 'legacy';
@@ -28,11 +28,10 @@ const REFRESH_EVERY_MS = 200;
 const CLOSED_WITHIN_MS = 500;
 
 /**
- * A Redis Cluster. Each node has one connection from the start, which is reopened like that of a single server. A
- * command that a node redirects or postpones (MOVED, ASK, TRYAGAIN) is sent again; one that may have been executed is
- * not.
+ * A Redis Cluster. Each node has one connection from the start, which reconnects like that of a single server. If a node redirects
+ * or postpones a command (MOVED, ASK, TRYAGAIN), the client sends it again; it repeats no command that a node may have executed.
  *
- * Event `whole`: commands can be sent to every primary.
+ * Event `whole`: every primary accepts commands.
  */
 export class ClusterClient extends Cluster {
   readonly description: string;
@@ -45,18 +44,18 @@ export class ClusterClient extends Cluster {
       redisOptions: link,
       // A command never waits for a connection, because the caller has a deadline and an alternative.
       enableOfflineQueue: false,
-      // The check would run on a connection that is still being opened, and restart everything when that fails.
+      // The check would run on a connection that is still opening, and restart everything when that fails.
       enableReadyCheck: false,
       clusterRetryStrategy: link.retryStrategy,
       clusterNodeRetryStrategy: link.retryStrategy,
-      // 0, because a command whose connection broke may have been counted, and because the caller has no time to wait
-      // for a cluster that reports that it is down.
+      // 0, because a node may have counted a command whose connection broke, and because the caller has no time to wait for a
+      // cluster that reports that it is down.
       retryDelayOnFailover: 0,
       retryDelayOnClusterDown: 0,
       retryDelayOnTryAgain: 20,
       maxRedirections: 5,
       slotsRefreshTimeout: 500,
-      // Keep host names: they are resolved for each connection, and certificates are issued for them.
+      // Keeps host names, because each connection looks them up, and certificates name them.
       dnsLookup: (name, callback) => callback(null, name),
     });
     this.description = description;
@@ -72,13 +71,13 @@ export class ClusterClient extends Cluster {
     this.on('ready', () => this.#emitIfWhole());
   }
 
-  /** Whether commands can be sent to every primary. */
+  /** True if every primary accepts commands. */
   get isWhole(): boolean {
     const primaries = this.nodes('master');
     return this.status === 'ready' && primaries.length > 0 && primaries.every(({ status }) => status === 'ready');
   }
 
-  /** `host:port` of the primary that has the slot of a Redis key; null while that is not known. */
+  /** `host:port` of the primary that has the slot of a Redis key; null while the client does not know it. */
   primaryOf(name: string): string | null {
     return this.slots[slotOf(name)]?.[0] ?? null;
   }
@@ -106,8 +105,8 @@ export class ClusterClient extends Cluster {
   }
 
   /**
-   * Connects to the nodes now and not with the first command, because all commands fail until the connection is open.
-   * Not to the nodes of REDIS_URL before one of them has named all nodes, because the cluster may name them otherwise.
+   * Connects to the nodes now and not with the first command, because all commands fail until the connection is open. It waits
+   * until a node of REDIS_URL has named all nodes, because the cluster may name them otherwise than REDIS_URL does.
    */
   #connectNodes(): void {
     if (this.slots.length === 0) return;
@@ -115,11 +114,11 @@ export class ClusterClient extends Cluster {
   }
 
   /**
-   * Begins with the nodes of REDIS_URL again when no known node can be asked for the map of slots. Every connection to a node is
-   * retried for as long as the map names the node, so ioredis itself would never leave a map whose addresses are all wrong.
+   * Begins with the nodes of REDIS_URL again when no known node answers with the map of slots. ioredis retries every connection to
+   * a node for as long as the map names the node, so by itself it would never leave a map whose addresses are all wrong.
    *
-   * Fault: a cluster is restarted in new containers, and names its former addresses to a gateway that starts before the nodes
-   * have found each other.
+   * Fault: a cluster is restarted in new containers, and names its former addresses to a gateway that starts before the nodes have
+   * found each other.
    */
   #beginAnew(error: Error | null | undefined): void {
     if (!error || this.status !== 'ready') return;

@@ -7,7 +7,7 @@ import { sentinelConnector, serverConnector } from './connectors.ts';
 interface ConnectionOptions {
   /** Any form of REDIS_URL (contract section 2). */
   readonly url: string;
-  /** A connection attempt is abandoned after this long, and another one begins. */
+  /** After this time the client abandons a connection attempt and begins another one. */
   readonly connectTimeoutMs: number;
 }
 
@@ -51,7 +51,8 @@ function linkOptions(address: RedisAddress, connectTimeoutMs: number): LinkOptio
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
     retryStrategy: retryInMs,
-    // READONLY: the primary has become a replica, and a new connection finds the new primary. 1: reconnect without resending.
+    // READONLY: the primary has become a replica, and a new connection finds the new primary. 1: reconnect without sending the
+    // command again.
     reconnectOnError: (error: Error): false | 1 => (error.message.startsWith('READONLY') ? 1 : false),
     replyMapping: 'legacy',
   };
@@ -75,7 +76,7 @@ function placeOf(address: OnePlace, connectTimeoutMs: number): Omit<RedisOptions
     ...(address.isEncrypted ? { enableTLSForSentinelMode: true, sentinelTLS: {} } : {}),
     sentinelRetryStrategy: retryInMs,
     sentinelCommandTimeout: connectTimeoutMs,
-    // A former primary continues to accept writes. So its connections are closed as soon as the Sentinels announce another
+    // A former primary continues to accept writes. So the client closes its connections as soon as the Sentinels announce another
     // primary, and not only when it stops answering.
     failoverDetector: true,
     updateSentinels: true,
@@ -90,7 +91,7 @@ function sentinelCredentials({ username, password }: Credentials): Omit<RedisOpt
 }
 
 /**
- * Waits until commands can be sent; in a cluster, to each of its primaries.
+ * Waits until the server accepts commands; in a cluster, until each primary does.
  * @throws Failure `store_unavailable` with the most specific error of the connection; `bad_settings` if waiting cannot help
  *   because REDIS_URL must change
  */
@@ -100,14 +101,14 @@ export function untilReady(redis: RedisClient, withinMs: number): Promise<void> 
     let lastError: Error | null = null;
     const onError = (error: Error) => {
       lastError = nearest(lastError, error);
-      // A refusal, as for a wrong password, will not go away by waiting.
+      // Waiting does not end a refusal, such as one for a wrong password.
       if (isRefusal(error)) end(error);
     };
     const onReady = () => {
       if (isReady(redis)) end(null);
     };
     const late = () => {
-      // A cluster of which only a part is ready can be used.
+      // The store can use a cluster of which only a part is ready.
       const hasPart = redis instanceof ClusterClient && redis.nodes('master').some(({ status }) => status === 'ready');
       end(hasPart && redis.status === 'ready' ? null : (lastError ?? new Error('no answer')));
     };
@@ -125,9 +126,9 @@ export function untilReady(redis: RedisClient, withinMs: number): Promise<void> 
 }
 
 /**
- * Watches a client for the cause that it has no connection.
- * @returns a function that makes a failure of the cause, which names the server by `where`; null while there is a connection, and
- *   while no cause is known
+ * Watches a client for the reason why it has no connection.
+ * @returns a function that makes a failure of the reason, which names the server by `where`; null while there is a connection,
+ *   and while the reason is unknown
  */
 export function watchTrouble(redis: RedisClient): (where?: string) => Failure | null {
   let last: Error | null = null;
@@ -139,7 +140,7 @@ export function watchTrouble(redis: RedisClient): (where?: string) => Failure | 
   };
   for (const event of ERROR_EVENTS) redis.on(event, onError);
   for (const event of READY_EVENTS) redis.on(event, onReady);
-  // A failover may move the slots to nodes that were connected before, so that none of them becomes ready.
+  // A failover may move the slots to nodes that were already connected, so that none of them becomes ready.
   redis.on('refresh', () => isReady(redis) && onReady());
   return (where = whereOf(redis)) => (last === null ? null : connectionFailure(where, last));
 }
@@ -148,7 +149,7 @@ function isReady(redis: RedisClient): boolean {
   return redis instanceof ClusterClient ? redis.isWhole : redis.status === 'ready';
 }
 
-/** Of two errors the one that is nearer to the cause; of equals the later. */
+/** The error that is nearer to the cause; the later one if both are equally near. */
 function nearest(before: Error | null, error: Error): Error {
   if (before === null || isRefusal(error)) return error;
   // An error with a code, or an unknown name, is the cause. The client's later, general errors must not replace it.

@@ -3,7 +3,7 @@ import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { AbstractConnector, type RedisOptions, SentinelConnector } from 'ioredis';
 import { type Lookup, NAMES } from '../../io/resolver.ts';
 
-/** How ioredis makes its connections. */
+/** Makes a connection of ioredis. */
 type Connector = NonNullable<RedisOptions['Connector']>;
 
 /** Connects to one server or socket as ioredis does by itself, which has no option for looking up names. */
@@ -38,7 +38,7 @@ export function sentinelConnector(lookup: Lookup = NAMES.lookup): Connector {
   const toServer = { Connector: serverConnector(lookup) };
   return class extends SentinelConnector {
     constructor(options: RedisOptions) {
-      // For a primary whose address is a name.
+      // Looks up a primary whose address is a name.
       const natMap = (address: string) => {
         const [, host = '', port] = /^(.*):(\d+)$/.exec(address) ?? [];
         return { host, port: Number(port), lookup };
@@ -58,21 +58,21 @@ export function sentinelConnector(lookup: Lookup = NAMES.lookup): Connector {
   } as Connector;
 }
 
-/** A peer that sends nothing for this long after a command counts as gone. */
+/** After this silence following a command, the peer counts as gone. */
 const SILENCE_MS = 5_000;
 const CHECK_EVERY_MS = 500;
 
 /**
- * Destroys a connection whose peer does not answer a command; the kernel would wait for a quarter of an hour. A connection
- * that only listens may be silent for any time.
+ * Destroys a connection whose peer does not answer a command; the kernel would wait for a quarter of an hour. A connection that
+ * only listens may be silent for any time.
  *
- * This polls the byte counters of the socket. ioredis can do the same (`socketTimeout`), at the cost of a timer and a
- * listener for each command. A command that was sent between the last answer and the poll that saw it is noticed only with
- * the next command. That follows soon: each call has a deadline, after which the circuit sends probes.
+ * This polls the byte counters of the socket. ioredis can do the same (`socketTimeout`), at the cost of a timer and a listener for
+ * each command. If a command goes out between the last answer and the poll that sees it, only the next command reveals the silence.
+ * That follows soon: each call has a deadline, after which the circuit sends probes.
  */
 export function endWhenSilent(connection: Socket): void {
   let lastBytesRead = 0;
-  /** `bytesWritten` when the peer was last heard. */
+  /** `bytesWritten` when the peer last sent something. */
   let lastBytesWritten = 0;
   let silentForMs = 0;
   const check = () => {

@@ -23,7 +23,7 @@ export function redisCustomers(options: ChangingConnection): CustomerStore {
   return new Records(options, CUSTOMERS);
 }
 
-/** As `madeAgain` of key-writes.ts. A deletion is final and always applied. */
+/** As `madeAgain` of key-writes.ts. It always applies a deletion, which is final. */
 function madeAgain(before: StoredCustomer, after: StoredCustomer, there: StoredCustomer): StoredCustomer | null {
   if (after.deletedAtMs !== undefined) return there.deletedAtMs === undefined ? after : there;
   if (there.deletedAtMs !== undefined) return null;

@@ -12,7 +12,7 @@ import { LuaScript } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
 import { pagesOf } from './string-values.ts';
 
-/** KEYS: hash. ARGV: most fields, the field for further consumers, seconds to live, then consumers and calls in turn. */
+/** KEYS: hash. ARGV: the maximum of fields, the field for further consumers, seconds to live, then consumers and calls in turn. */
 const ADD = new LuaScript<number>(`
 local fields = redis.call('HLEN', KEYS[1])
 for i = 4, #ARGV, 2 do

@@ -3,13 +3,13 @@ import { addressOfNode, ClusterClient } from './cluster.ts';
 import { addressOf, type RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 
-/** What one server reports about itself. Null: its user may not ask, or its version does not report it. */
+/** The report of one server about itself. Null: its user may not ask, or its version does not report it. */
 export interface ServerDiagnosis {
   readonly where: string;
   readonly version: string | null;
   /** The time of one PING, in milliseconds. */
   readonly latencyMs: number;
-  /** How far its clock is ahead of ours, within half of `latencyMs`. */
+  /** The lead of its clock over this machine's, within half of `latencyMs`. */
   readonly clockAheadMs: number;
   /**
    * `failing`: its last attempt to write to disk failed. `no-log`: it keeps no append-only file, and its user may not ask for
@@ -23,7 +23,7 @@ export interface ServerDiagnosis {
 }
 
 /**
- * Asks the server, or every connected primary of a cluster, what `tollgate doctor` reports. Nothing is written.
+ * Asks the server, or every connected primary of a cluster, for what `tollgate doctor` reports. It writes nothing.
  * @throws the errors of the connection
  */
 export function diagnose(redis: RedisClient, wallMs: () => number): Promise<ServerDiagnosis[]> {
@@ -81,7 +81,7 @@ async function unlessForbidden<T>(call: () => Promise<T>): Promise<T | null> {
 
 const NAME = keyspace.apiKey('doctor');
 
-/** Every command that Tollgate calls itself or in a script, as config/redis.acl allows them, in a form that takes no effect. */
+/** Every command that Tollgate calls itself or in a script, as config/redis.acl allows them, in a form without effect. */
 export const NEEDED_COMMANDS: readonly (readonly string[])[] = [
   ...[['info'], ['time'], ['wait', '0', '0'], ['eval', '', '0'], ['evalsha', '', '0']],
   ...[
@@ -134,7 +134,7 @@ export const NEEDED_COMMANDS: readonly (readonly string[])[] = [
   ],
 ];
 
-/** Asks the server itself, which Redis can from version 7 on, so that no command has to be called. */
+/** Asks the server itself, which Redis answers from version 7 on, so that Tollgate need not call any command. */
 const DENIED_LUA = `
 if not redis.acl_check_cmd then return nil end
 local denied = {}

@@ -6,7 +6,7 @@ import { keyspace } from './keyspace.ts';
 import { type ReplicaLink, Replication, type ReplicationRound, type WantedReplicas } from './replication.ts';
 import type { StoreConnection } from './shards.ts';
 
-/** A connection over which records and accounts are changed. */
+/** A connection that changes records and accounts. */
 export interface ChangingConnection extends StoreConnection {
   /** Notifies every gateway. */
   readonly publish: (change: StoreChange) => Promise<void>;
@@ -21,18 +21,18 @@ export interface LastingWrite {
   /** Each kind has its own maximum of writes that are kept. A revocation ends access: of a key, also for a while, or of a secret. */
   readonly kind: WriteKind;
   /**
-   * Repeats the write if the server does not have it. In any case it writes something to each server that holds a part of
-   * the write, because WAIT waits for the last write on its own connection. Must be safe to repeat.
-   * @returns `there`: the server still had it; `superseded`: the server had lost it, and a later change of the record has
-   *   replaced it, so it was not made again
+   * Repeats the write if the server does not have it. In any case it writes something to each server that holds a part of the
+   * write, because WAIT waits for the last write on its own connection. It must be safe to call again.
+   * @returns `there`: the server still had it; `superseded`: the server had lost it, and a later change of the record had
+   *   replaced it, so this did not repeat it
    */
   remake(linkOf: (name: string) => Promise<ReplicaLink>): Promise<'there' | 'remade' | 'superseded'>;
   /**
-   * What is to be made again if the store has lost the write after it was acknowledged; null for nothing. An operator may have
-   * emptied the store, or restored a backup: so nothing is made that is gone altogether.
+   * The write to make if the store has lost this one after acknowledging it; null for none. An operator may have emptied the store,
+   * or restored a backup: so it makes nothing again that is gone altogether.
    */
   afterLoss?(): LastingWrite | null;
-  /** Whether this write changed nothing, because an earlier one had left the record as this one wants it. */
+  /** True if this write changed nothing, because an earlier one had left the record as this one wants it. */
   isCoveredBy?(earlier: LastingWrite): boolean;
 }
 
@@ -42,65 +42,64 @@ export interface DurableWritesOptions {
   readonly redis: RedisClient;
   /** 0: a write counts as durable as soon as the primary has it. */
   readonly replicas: WantedReplicas;
-  /** How long a caller waits, milliseconds. */
+  /** Maximum wait of a caller, milliseconds. */
   readonly timeoutMs: number;
-  /** How long a write other than a revocation is kept while no server can be asked about it, milliseconds; 50 minutes if left out. */
+  /** The class keeps a write other than a revocation this long while no server answers about it, milliseconds; 50 minutes if left out. */
   readonly keptUnseenMs?: number;
-  /** Called when the number of changes in Redis has fallen below one that was acknowledged: acknowledged changes are undone. */
+  /** Called when the number of changes in Redis has fallen below an acknowledged one: the store has lost acknowledged changes. */
   readonly onLoss?: (loss: LostChanges) => void;
 }
 
-/** The number of changes in Redis, and the number that it had when the last of them was acknowledged. */
+/** The number of changes in Redis, and the highest one that a server has acknowledged. */
 export interface LostChanges {
   readonly count: number;
   readonly acknowledged: number;
 }
 
-/** Maximum writes of a kind that are kept; beyond that the oldest of the kind is given up. */
+/** Maximum kept writes of a kind. Beyond that the class gives up the oldest of the kind. */
 const MAX_KEPT: Readonly<Record<WriteKind, number>> = { record: 1_000, change: 1_000, revocation: 5_000 };
-/** Below the hour for which the store knows the id of a change (`REMEMBERED_MS`): later, it could be made over a newer one. */
+/** Below the hour for which the store keeps the id of a change (`REMEMBERED_MS`): after that a repetition could replace a newer change. */
 const KEPT_UNSEEN_MS = 3_000_000;
-/** A write that waits for a replica is repeated this often, so that the store does not forget the ids of changes. */
+/** A round repeats a waiting write this often, so that the store does not forget the ids of changes. */
 const REFRESH_MS = 600_000;
-/** How long, and how many, acknowledged revocations are kept to be made again if the store has lost them. */
+/** This process remembers acknowledged revocations for this long, and so many of them, to repeat them if the store has lost them. */
 const REMEMBERED_MS = 600_000;
 const MAX_REMEMBERED = 1_000;
 const ROUND_PAUSE_MS = 250;
 /** While every write waits for a replica that is away, and after many rounds without a new write. */
 const LONG_PAUSE_MS = 2_000;
 const MAX_SHORT = 80;
-/** How often the number of changes is compared with the acknowledged one. */
+/** Pause between two comparisons of the number of changes with the acknowledged one. */
 const COMPARE_EVERY_MS = 1_000;
 /** Maximum wait for the replicas of one server in a round. The next round may find another primary. */
 const ROUND_MS = 2_000;
 /** Added to that, because a stopped server does not keep the deadline of its own WAIT. */
 const GRACE_MS = 500;
 
-/** A write that is kept, to be made again if a failover undoes it. */
+/** A write that the class keeps to repeat it if a failover undoes it. */
 interface KeptWrite {
   readonly write: LastingWrite;
   readonly final: Promise<FinalDurability>;
-  /** After the first call nothing happens. */
+  /** Only the first call has an effect. */
   end(final: FinalDurability): void;
   /** Fulfilled when a replica is known to be down, so that the write cannot become durable while its caller waits. */
   readonly postponed: Promise<void>;
   postpone(): void;
   isAcknowledged: boolean;
-  /** When a server was last seen to have it. */
+  /** The time at which a server last showed that it has the write. */
   seenAtMs: number;
-  /** For each name that the write uses, the history (`Standing`) of the server that had it then; null: not seen yet. */
+  /** For each name that the write uses, the history (`Standing`) of the server that had it then; null if no server has shown it yet. */
   histories: ReadonlyMap<string, string | null> | null;
 }
 
 /**
- * Delays the acknowledgement of a write until it is on all replicas, and repeats the write if a failover has undone it.
+ * Delays the acknowledgement of a write until all replicas have it, and repeats the write if a failover has undone it.
  *
- * A primary that has been replaced accepts writes for more than a second and then discards them, and a replica that was away
- * may be promoted before it has the writes made meanwhile. Without this class, a key whose revocation was acknowledged could
- * work again.
+ * A replaced primary accepts writes for more than a second and then discards them, and a replica that was away may be promoted
+ * before it has the writes made meanwhile. Without this class, a key could work again although its revocation was acknowledged.
  *
- * Writes that are not on all replicas are processed in rounds: each round repeats the missing writes, and one WAIT on each
- * primary serves all of them. So simultaneous changes, however many, cost no more than one. While a replica is away, a round only asks
+ * Writes that some replica lacks are processed in rounds: each round repeats the missing writes, and one WAIT on each primary
+ * serves all of them. So any number of simultaneous changes costs no more than one. While a replica is away, a round only asks
  * whether it is back, and whether another server has taken over.
  */
 export class DurableWrites {
@@ -120,7 +119,7 @@ export class DurableWrites {
   };
   /** Revocations that are on all replicas, oldest first. */
   readonly #remembered: { readonly write: LastingWrite; readonly atMs: number }[] = [];
-  /** The highest number of changes that was acknowledged; 0 before the first. */
+  /** The highest acknowledged number of changes; 0 before the first. */
   #acknowledged = 0;
   #comparing: NodeJS.Timeout | null = null;
   #isRunning = false;
@@ -135,14 +134,14 @@ export class DurableWrites {
     this.#timeoutMs = timeoutMs;
     this.#keptUnseenMs = keptUnseenMs;
     this.#onLoss = onLoss;
-    // After a failover, what it has undone is made again at once.
+    // Repeats at once what a failover has undone.
     redis.on('ready', () => {
       this.#wakeUp?.();
       void this.#compare();
     });
   }
 
-  /** Waits until a write is acknowledged, at most for the timeout. Never rejects. */
+  /** Waits until the replicas acknowledge a write, at most for the timeout. Never rejects. */
   secure(write: LastingWrite): Promise<Durability> {
     if (this.#isOff) {
       this.#remember(write);
@@ -150,7 +149,7 @@ export class DurableWrites {
       return Promise.resolve(DURABLE);
     }
     return new Promise((resolve) => {
-      // An operator may repeat a change until it is acknowledged. That must not displace others.
+      // An operator may repeat a change until it is acknowledged. The repetitions must not displace other writes.
       const kept = this.#coveringOf(write) ?? this.#keep(write);
       const unknown = () => resolve({ kind: 'unknown', final: kept.final });
       const late = this.#deadlines.set(unknown, this.#timeoutMs);
@@ -213,7 +212,7 @@ export class DurableWrites {
       this.#hasNew = false;
       const pauseMs = await this.#round([...this.#kept]);
       this.#giveUpUnseen();
-      // Revocations are kept through an outage of any length.
+      // The class keeps revocations through an outage of any length.
       fruitless = this.#hasNew ? 0 : fruitless + 1;
       if (this.#kept.size > 0 && !this.#hasNew) await this.#pause(fruitless > MAX_SHORT ? LONG_PAUSE_MS : pauseMs);
     }
@@ -226,7 +225,7 @@ export class DurableWrites {
     const late = this.#deadlines.set(() => this.#replication.drop(), roundMs + GRACE_MS);
     const round = this.#replication.round(roundMs);
     try {
-      // First, so that on a connection that the writes use too, one WAIT serves it as well.
+      // Comes first, so that on a connection that the writes use too, one WAIT serves it as well.
       const counted = this.#count();
       const used = new Map<KeptWrite, ReadonlySet<ReplicaLink>>();
       let waiting = 0;
@@ -254,7 +253,7 @@ export class DurableWrites {
     }
   }
 
-  /** Whether nothing can be done: the same servers as before have the write, and one of them lacks a replica. */
+  /** True if a round can do nothing: the same servers as before have the write, and one of them lacks a replica. */
   async #waitsForReplica(kept: KeptWrite, round: ReplicationRound): Promise<boolean> {
     const { histories, seenAtMs, isAcknowledged } = kept;
     if (histories === null || performance.now() - seenAtMs > REFRESH_MS) return false;
@@ -280,7 +279,7 @@ export class DurableWrites {
         const link = await this.#replication.of(name);
         const { isPrimary, history, away } = await round.standingOf(link);
         histories.set(name, isPrimary ? history : null);
-        // Such a replica will not be back in time.
+        // A replica that the others do not reach either will not be back in time.
         if (this.#replication.wanted === 'all' && away.some(({ isDown }) => isDown)) kept.postpone();
         used.add(link);
         return link;
@@ -312,7 +311,10 @@ export class DurableWrites {
       if (kept.seenAtMs < beforeMs && kept.write.kind !== 'revocation') this.#end(kept, 'given_up');
   }
 
-  /** Reads the number of changes, and writes it, so that a WAIT afterwards says whether it is safe. Null: it cannot be read. */
+  /**
+   * Reads the number of changes and writes it, so that a WAIT afterwards tells whether the replicas have it. Null if the store
+   * cannot read it.
+   */
   async #count(): Promise<{ readonly link: ReplicaLink; readonly number: number } | null> {
     const acknowledged = this.#acknowledged;
     try {
@@ -332,7 +334,7 @@ export class DurableWrites {
     this.#comparing.unref();
   }
 
-  /** The number may have been acknowledged while the question was under way, so it is compared with the one before. */
+  /** Compares the number with the one before the question, because it may have been acknowledged meanwhile. */
   async #compare(): Promise<void> {
     const acknowledged = this.#acknowledged;
     if (acknowledged === 0 || this.#isClosed) return;
@@ -341,8 +343,10 @@ export class DurableWrites {
   }
 
   /**
+   * Repeats the revocations that this process remembers.
+   *
    * Fault: the store has lost acknowledged changes: a replica came back without its data and was promoted, a crash lost the last
-   * second, or a backup was restored. The revocations that this process remembers are made again.
+   * second, or an operator restored a backup.
    */
   #notice(count: number, acknowledged: number): void {
     if (this.#isClosed || !(count < Math.min(acknowledged, this.#acknowledged))) return;
@@ -377,7 +381,7 @@ export class DurableWrites {
   }
 }
 
-/** The number of changes in Redis; null if it cannot be read, or another program's value is in its place. */
+/** The number of changes in Redis; null if the store cannot read it, or another program's value is in its place. */
 async function numberOf(redis: RedisClient): Promise<number | null> {
   const text = await redis.get(keyspace.changes).catch(() => undefined);
   const number = text === undefined ? Number.NaN : Number(text);

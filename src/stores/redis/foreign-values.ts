@@ -1,12 +1,12 @@
 import { Failure } from '../../failure.ts';
 import type { Calls } from './shards.ts';
 
-/** What Redis answers where a name holds a value of another kind, or the ACL of the user forbids a command. */
+/** The errors of Redis if a name holds a value of another kind, or the ACL of the user forbids a command. */
 const FOREIGN = /WRONGTYPE|NOPERM|user executing the script can't/;
 
 /**
- * Defines `numberedFields`: the numbers that are fields of the hash KEYS[1], ascending. The user of the gateways may not call HKEYS.
- * Numbers that Lua does not write digit by digit are no field of ours.
+ * Defines `numberedFields`: the numbers that are fields of the hash KEYS[1], ascending. The ACL of the gateways does not allow
+ * HKEYS. Tollgate writes no field with a number that Lua does not write digit by digit.
  */
 export const NUMBERED_FIELDS_LUA = `
 local function ownNumber(text)
@@ -32,17 +32,17 @@ interface Use {
   readonly circuit: Calls;
   /** The name in Redis that the call uses. */
   readonly name: string;
-  /** The message of the failure if the value is another program's, or may not be used. */
+  /** The message of the failure if the value is another program's, or the ACL forbids its use. */
   readonly message: string;
-  /** The errors that say so. */
+  /** The errors of such a value. */
   readonly foreign?: RegExp;
-  /** The call writes nothing. False if left out. */
+  /** True if the call writes nothing; false if left out. */
   readonly isRead?: boolean;
 }
 
 /**
- * Makes a call that a foreign value, or an ACL, can make fail for as long as it is there. Such an error does not open the circuit, because
- * the store is present.
+ * Makes a call that fails for as long as a foreign value is there, or an ACL forbids it. Such an error does not open the circuit,
+ * because the store is present.
  * @throws Failure `store_corrupt` for such an error
  */
 export async function useOwn<T>(

@@ -4,7 +4,7 @@ import { addressOfNode, ClusterClient } from './cluster.ts';
 import { addressOf, type RedisClient } from './connection.ts';
 import { keyspace } from './keyspace.ts';
 
-/** The findings about the servers. Each is a sentence or two that say what to do. */
+/** The findings about the servers. Each is a sentence or two that tell the operator what to do. */
 export interface Findings {
   /** Findings that make serving wrong or impossible until an operator changes something. */
   readonly faults: readonly string[];
@@ -15,9 +15,9 @@ export interface Findings {
 const MIN_VERSION = 5;
 
 /**
- * Checks whether the server, or every connected node of a cluster, is suitable for Tollgate. If an ACL forbids INFO, that
- * alone is not a fault.
- * @param keepsHistory whether the settings ask for a usage history
+ * Checks whether the server, or every connected node of a cluster, is suitable for Tollgate. An ACL that forbids INFO is not a
+ * fault by itself.
+ * @param keepsHistory true if the settings ask for a usage history
  */
 export async function inspect(redis: RedisClient, keepsHistory: boolean): Promise<Findings> {
   const servers = redis instanceof ClusterClient ? redis.nodes().filter(({ status }) => status === 'ready') : [redis];
@@ -59,13 +59,13 @@ export function watchServers(redis: RedisClient, keepsHistory: boolean, report: 
       reported.add(finding);
     }
   };
-  // An error is ignored: the connection was lost again, and the next one causes another inspection.
+  // Ignores an error: the connection was lost again, and the next one causes another inspection.
   redis.on(redis instanceof ClusterClient ? 'whole' : 'ready', () => void check().catch(() => {}));
 }
 
 /**
- * Whether the ACL lets our user call the commands with which the scripts write histories. Earlier ACLs do not;
- * the scripts then decide without recording.
+ * True if the ACL lets the gateways' user call the commands with which the scripts write histories. Earlier ACLs do not; the
+ * scripts then decide without recording.
  */
 async function mayWriteHistories(server: Redis): Promise<boolean> {
   const name = keyspace.history('');

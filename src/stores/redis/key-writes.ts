@@ -3,7 +3,10 @@ import { certificateDigestsOf, digestsOf, readStoredKey, type StoredKey } from '
 import { keyspace } from './keyspace.ts';
 import { type Lead, merged, type RecordKind } from './record-writes.ts';
 
-/** API keys as records: the digests of their secrets and of the names of their certificates lead to them, and the list of the keys of their customer. */
+/**
+ * API keys as records. The digests of their secrets and of the names of their certificates lead to them, and so does the list of
+ * the keys of their customer.
+ */
 export const API_KEYS: RecordKind<StoredKey> = {
   noun: 'Key',
   change: 'key',
@@ -35,7 +38,7 @@ function ofCustomer({ customer, deletedAtMs }: StoredKey): readonly Lead[] {
     : [{ kind: 'list', name: keyspace.keysOfCustomer(customer) }];
 }
 
-/** Whether a secret that worked, or the whole key, ends with this change, or is suspended by it. */
+/** True if this change ends or suspends a secret that worked, or the whole key. */
 function endsAccess(before: StoredKey, after: StoredKey): boolean {
   if (after.revokedAtMs !== null || after.deletedAtMs !== undefined) return true;
   if (isSuspendedBy(before, after)) return true;
@@ -43,7 +46,7 @@ function endsAccess(before: StoredKey, after: StoredKey): boolean {
   return before.secrets.some(({ digest }) => endOf(after, digest) !== endOf(before, digest));
 }
 
-/** Whether a change suspends a key or a customer, or gives its suspension another end. */
+/** True if a change suspends a key or a customer, or moves the end of its suspension. */
 export function isSuspendedBy(
   before: Pick<StoredKey, 'suspended'>,
   { suspended }: Pick<StoredKey, 'suspended'>,
@@ -52,10 +55,10 @@ export function isSuspendedBy(
 }
 
 /**
- * Applies the change from `before` to `after` to a record that lacks it and has another change: a failover undid the
- * change, and a gateway that had not seen it changed the record. Members that still have their value from `before` are
- * changed; members with another value keep it. A revocation and a deletion are final and always applied.
- * @returns null if nothing of the change can be applied
+ * Applies the change from `before` to `after` to a record that lacks it and has another change: a failover undid the change, and a
+ * gateway that had not seen it changed the record. It changes members that still have their value from `before`, and keeps members
+ * with another value. It always applies a revocation and a deletion, which are final.
+ * @returns null if it can apply nothing of the change
  */
 export function madeAgain(before: StoredKey, after: StoredKey, there: StoredKey): StoredKey | null {
   if (after.deletedAtMs !== undefined) {

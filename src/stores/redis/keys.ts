@@ -11,7 +11,7 @@ import { LuaScript } from './lua-script.ts';
 import { Records } from './records.ts';
 import type { Calls } from './shards.ts';
 
-/** Sets a value unless there is one. KEYS: its name. ARGV: the value, milliseconds until it expires. Reply: the value there. */
+/** Sets a value unless there is one. KEYS: its name. ARGV: the value, milliseconds until it expires. Replies the value that is there. */
 const RESERVE = new LuaScript<string>(`
 redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
 return redis.call('GET', KEYS[1])`);
@@ -75,7 +75,7 @@ export class RedisKeys extends Records<StoredKey> implements KeyStore {
           return kind === 'durable' ? 'created' : 'unknown';
         }
         if (result.reason instanceof Failure && result.reason.code === 'refused') return 'taken';
-        // Something else has the name of its record, or of a lead to it.
+        // Another value has the name of its record, or of a lead to it.
         if (result.reason instanceof UnreadableRecord) return 'taken';
         throw result.reason;
       }),

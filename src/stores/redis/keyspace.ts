@@ -6,33 +6,31 @@ import { lengthOfOwner } from '../../admit/account-id.ts';
  * Cluster.
  */
 export const keyspace = {
-  /** Hash: the counters, strikes and ban of one account. Expires when the last of them has ended and is forgotten. */
+  /** Hash: the counters, strikes and ban of one account. Expires when the last of them has ended and the store forgets it. */
   account: (accountId: string) => `tg:a:${inSlot(accountId)}`,
-  /** String of 1,000 bytes: what one consumer or customer has used (admit/history.ts). Expires 92 days after the last use. */
+  /** String of 1,000 bytes: the usage of one consumer or customer (admit/history.ts). Expires 92 days after the last use. */
   history: (accountId: string) => `tg:h:${inSlot(accountId)}`,
-  /**
-   * Sorted set and hash: the consumers that are refused now, by the end of their refusal. Bounded; expires with the last.
-   */
+  /** Sorted set and hash: the consumers that are refused now, by the end of their refusal. Bounded; expires with the last refusal. */
   refusedNow: { ends: 'tg:{refused}:ends', rest: 'tg:{refused}:rest' },
   /**
-   * String: the id that was reserved for a repeatable creation, or the offer or the use of a sign-in link, by a digest of its code
+   * String: the id that a repeatable creation has reserved, or the offer or the use of a sign-in link, by a digest of its code
    * (`KeyStore.reserve`). Expires after less than a day.
    */
   reserved: (name: string) => `tg:new:{${name}}`,
   /**
-   * Hash: the day on which each secret of an API key was used last, by the name of the secret (identify/secret-use-store.ts). Bounded;
-   * expires 92 days after the last first use of a day.
+   * Hash: the last day on which a caller used each secret of an API key, by the name of the secret (identify/secret-use-store.ts).
+   * Bounded; expires 92 days after the last first use of a day.
    */
   secretUses: (keyId: string) => `tg:used:{${keyId}}`,
   /** String, JSON: one API key (StoredKey). Never removed: a revoked key stays, and a deleted one becomes a tombstone. */
   apiKey: (id: string) => `tg:key:{${id}}`,
   /**
-   * List: ids of the last changes to one API key, one customer or one ban, newest first. Written atomically with each change, so that a
-   * gateway can distinguish a change that a failover has undone from one that a later change has followed. Expires an hour
-   * after the last change.
+   * List: ids of the last changes to one API key, one customer or one ban, newest first. The script of each change writes it
+   * atomically, so that a gateway can tell a change that a failover has undone from one that a later change has followed. Expires
+   * an hour after the last change.
    */
   changesTo: (id: string) => `tg:made:${inSlot(id)}`,
-  /** String: the top-up, its undoing or the reset that was made under an id (its digest). Expires after 24 hours. */
+  /** String: the top-up, its undoing or the reset that an operator made under an id (its digest). Expires after 24 hours. */
   madeOnce: (accountId: string, digest: string) => `tg:once:${inSlot(accountId)}:${digest}`,
   /** String: the id of the API key that has, or had, a secret with this digest. Removed when the record drops the digest. */
   digest: (digest: string) => `tg:digest:${digest}`,

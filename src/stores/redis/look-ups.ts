@@ -5,7 +5,7 @@ import { keyspace } from './keyspace.ts';
 import { type Calls, runSteps } from './shards.ts';
 import { FOREIGN, holdWrites, type Value, type Values } from './string-values.ts';
 
-/** What stands under the name of a record. */
+/** The value under the name of a record. */
 interface PointedRecord {
   readonly id: string;
   readonly text: Value;
@@ -24,7 +24,7 @@ interface LookUpsOptions<R extends RedisClient = RedisClient> {
   readonly redis: R;
   readonly circuit: Calls;
   readonly values: Values;
-  /** `read`: also while Redis refuses writes alone. */
+  /** `read` also works while Redis refuses writes alone. */
   readonly way: keyof Calls;
 }
 
@@ -32,7 +32,7 @@ export function lookUpsOn({ redis, ...options }: LookUpsOptions): LookUps {
   return redis instanceof ClusterClient ? new LookUpsApart(options) : new LookUpsTogether({ redis, ...options });
 }
 
-/** In a cluster, single calls for each name: a primary that is away does not affect the keys on the others. */
+/** In a cluster, makes single calls for each name: a primary that is away does not affect the keys on the others. */
 class LookUpsApart implements LookUps {
   readonly #circuit: Calls;
   readonly #values: Values;
@@ -75,7 +75,7 @@ interface QueuedLookUp {
   readonly reject: (error: unknown) => void;
 }
 
-/** A look-up whose pointer has been found. */
+/** A look-up that has found its pointer. */
 interface Pointed {
   readonly waiting: QueuedLookUp;
   readonly id: string;
@@ -83,8 +83,8 @@ interface Pointed {
 }
 
 /**
- * All look-ups of one turn of the event loop in one call. So during a flood of unknown secrets, Redis and the gateway
- * handle one command, one deadline and one answer for each turn instead of for each secret.
+ * Makes one call for all look-ups of one turn of the event loop. So during a flood of unknown secrets, Redis and the gateway handle
+ * one command, one deadline and one answer for each turn instead of for each secret.
  */
 class LookUpsTogether implements LookUps {
   readonly #redis: Exclude<RedisClient, ClusterClient>;
@@ -116,7 +116,7 @@ class LookUpsTogether implements LookUps {
   #ask(batch: readonly QueuedLookUp[]): void {
     // Both steps have one deadline, because a request waits for both.
     this.#circuit[this.#way](() => this.#settle(batch)).catch((error) => {
-      // Look-ups that were answered before are settled, so that this has no effect on them.
+      // Look-ups with an answer are already settled, so this has no effect on them.
       for (const { reject } of batch) reject(error);
     });
   }
@@ -132,14 +132,14 @@ class LookUpsTogether implements LookUps {
     const pointed: Pointed[] = [];
     for (const [i, waiting] of batch.entries()) {
       const id = ids[i] ?? null;
-      // Answered at once: a look-up without a pointer does not wait for the records of the others.
+      // Answers at once: a look-up without a pointer does not wait for the records of the others.
       if (id === null) waiting.resolve(hasForeign ? this.#foreignOrNone(waiting.pointer) : null);
       else pointed.push({ waiting, id, name: keyspace.apiKey(id) });
     }
     if (pointed.length > 0) await this.#settlePointed(pointed);
   }
 
-  /** A pointer that has been created meanwhile is found by the next look-up. */
+  /** The next look-up finds a pointer that another process has created meanwhile. */
   async #foreignOrNone(pointer: string): Promise<null> {
     if ((await this.#values.get(pointer)) === FOREIGN) throw foreignPointer(pointer);
     return null;

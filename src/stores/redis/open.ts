@@ -27,13 +27,13 @@ import { RedisUsageReconciler, trialOn } from './usage-reconciler.ts';
 
 // Opens the store in Redis: for a command, for a gateway, or for `tollgate doctor`.
 
-/** What the settings say of the store. */
+/** The settings that the store needs. */
 interface RedisSettings {
   readonly url: string;
-  /** Newest first; at least one. */
+  /** The peppers, newest first; at least one. */
   readonly peppers: readonly string[];
   readonly durability: { readonly replicas: WantedReplicas; readonly timeoutMs: number };
-  /** Whether the store keeps a history of what each consumer uses. */
+  /** True if the store keeps a history of each consumer's usage. */
   readonly usageHistory: boolean;
 }
 
@@ -41,15 +41,15 @@ interface RedisSettings {
 const CONNECT_WITHIN_MS = 1_500;
 const CALL_WITHIN_MS = 2_500;
 /**
- * How long a command waits at least until a change is durable: enough for the Sentinels to complete a failover. A gateway
- * makes a change again that a failover has undone; a command ends, and cannot.
+ * A command waits at least this long until a change is durable: enough for the Sentinels to complete a failover. A gateway repeats
+ * a change that a failover has undone; a command ends, and cannot.
  */
 const DURABLE_WITHIN_MS = 15_000;
 
 /** The connection of a command. @throws Failure `store_unavailable` */
 async function connectForCommand(url: string) {
   const redis = connectRedis({ url, connectTimeoutMs: CONNECT_WITHIN_MS });
-  // The circuit never opens, because a command has no later calls that would find the store back.
+  // The circuit never opens, because a command has no later calls that would notice the store's return.
   const circuit = circuitFor(redis, {
     timeoutMs: CALL_WITHIN_MS,
     failures: Number.POSITIVE_INFINITY,
@@ -69,7 +69,7 @@ async function connectForCommand(url: string) {
 }
 
 interface RedisCommand extends RedisSettings {
-  /** Whether the command records its peppers as those in use. */
+  /** `always`: the command records its peppers as those in use. */
   readonly writesPeppers: 'always' | 'never';
 }
 
@@ -121,25 +121,25 @@ function nameOf(url: string): string {
 interface RedisGateway extends RedisSettings {
   /** Deadline of a call that a request waits for. */
   readonly timeoutMs: number;
-  /** Whether a certificate is ordered by ACME, so that its records are needed. */
+  /** True if the gateway orders a certificate by ACME, so that it needs the records of ACME. */
   readonly usesAcme: boolean;
   readonly wallMs: () => number;
-  /** Compares the peppers with the record of the store. The store is not opened if it throws. */
+  /** Compares the peppers with the record of the store. If it throws, the store stays closed. */
   readonly checkPeppers: (record: PepperStore, peppers: readonly string[]) => Promise<void>;
   readonly onChange: (state: 'present' | 'away', reason?: string) => void;
   readonly onFailure: (error: unknown) => void;
   readonly onWarning: (sentence: string) => void;
   readonly onLostChanges: (loss: LostChanges) => void;
-  /** Called when the trouble with replicas has changed. Left out, they are not watched. */
+  /** Called when the trouble with replicas has changed. If it is left out, the store does not watch them. */
   readonly onReplicas?: (trouble: readonly string[]) => void;
 }
 
-/** After this number of failed calls in a row no request waits for Redis until a probe succeeds (contract section 6). */
+/** After this number of failed calls in a row, no request waits for Redis until a probe succeeds (contract section 6). */
 const FAILURES = 3;
 const PROBE_EVERY_MS = 200;
-/** How long a start waits for Redis before it continues without. */
+/** A start waits this long for Redis before it continues without it. */
 const REACHED_WITHIN_MS = 1_000;
-/** At most this many different errors are logged while Redis is disconnected. */
+/** Maximum different errors that the gateway logs while Redis is disconnected. */
 const MAX_ERRORS = 20;
 
 /**
@@ -204,7 +204,7 @@ async function connectForGateway(gateway: RedisGateway) {
   const errors = withoutRepeats(onFailure);
   const redis = connectRedis({ url, connectTimeoutMs: 1_000 });
   const failure = watchTrouble(redis);
-  // `/readyz` shows it to anyone, so it has no address.
+  // `/readyz` shows it to anyone, so it contains no address.
   const trouble = () => failure('Redis')?.message ?? null;
   const report = () => errors.report(failure());
   for (const event of ['error', 'node error'] as const) redis.on(event, report);
@@ -261,13 +261,13 @@ export async function openForDiagnosis(url: string) {
     where: describeAddress(readRedisUrl(url)),
     inspect: (usageHistory: boolean): Promise<Findings> => circuit.run(() => inspect(redis, usageHistory)),
     diagnose: (wallMs: () => number) => circuit.run(() => diagnose(redis, wallMs)),
-    /** What operators should know about the replicas: a sentence each. Null if no replica is wanted. */
+    /** What operators must know about the replicas, one sentence each. Null if the settings want no replica. */
     replicaTrouble: async (replicas: WantedReplicas) => {
       const replication = new Replication({ client: redis, wanted: replicas });
       return replication.wanted === 0 ? null : ((await troubleOf(replication)) ?? []);
     },
     pepperRecord: new RedisPepperRecord({ redis, circuit }),
-    /** Only to be read. */
+    /** For reading only. */
     records: () => {
       const writes = new DurableWrites({ redis, replicas: 0, timeoutMs: 0 });
       const options = { redis, circuit, publish: async () => {}, writes };
@@ -278,7 +278,7 @@ export async function openForDiagnosis(url: string) {
         bans: () => ledger.bans(),
       } as const;
     },
-    /** The records of the certificates that are ordered by ACME. */
+    /** The records of the certificates that gateways order by ACME. */
     certificates: () => new RedisCertificateStore({ redis, circuit }),
     close: disconnect,
   };

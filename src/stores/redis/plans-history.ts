@@ -23,9 +23,10 @@ if known then redis.call('HSET', KEYS[1], ARGV[1], known .. ARGV[2]) end
 return 1`);
 
 /**
- * Defines `keptNumbers`: the numbers of all entries, ascending, by the field `numbers`, or by the entries where it does not agree with them.
+ * Defines `keptNumbers`: the numbers of all entries, ascending, from the field `numbers`, or from the entries where the field does
+ * not agree with them.
  *
- * Fault: it was lost or damaged, and entries were missing in the list without a sign.
+ * Fault: the field was lost or damaged, and the list lacked entries without a sign.
  */
 const NUMBERS_LUA = `${NUMBERED_FIELDS_LUA}
 local function keptNumbers()
@@ -50,7 +51,7 @@ for _, number in ipairs(keptNumbers()) do
 end
 return reply`);
 
-/** KEYS: as for CLAIM. ARGV: the number; the version; since when; the actor; the text; how many entries and bytes are kept. */
+/** KEYS: as for CLAIM. ARGV: the number; the version; since when; the actor; the text; the maximum of entries and of bytes. */
 const ADD = new LuaScript<number>(`${NUMBERS_LUA}
 local number = tonumber(ARGV[1])
 local numbers, at = keptNumbers(), 1
@@ -74,7 +75,7 @@ for i = 1, first - 1 do redis.call('HDEL', KEYS[1], numbers[i], numbers[i] .. ' 
 redis.call('HSET', KEYS[1], 'numbers', table.concat(numbers, ' ', first))
 return 1`);
 
-/** The versions of plans.yaml in Redis: one hash, so that an entry is added and the oldest removed in one step. */
+/** The versions of plans.yaml in Redis: one hash, so that a script adds an entry and removes the oldest in one step. */
 export class RedisPlansHistory implements PlansHistory {
   readonly #redis: RedisClient;
   readonly #circuit: Calls;

@@ -7,26 +7,27 @@ import { LuaScript } from './lua-script.ts';
 import type { ReplicaLink } from './replication.ts';
 
 /*
- * Records that are replaced whole, API keys and customers: what each kind has beside its record, and how a change is made
- * again if a failover has undone it.
+ * Records that a change replaces whole, API keys and customers: what each kind has beside its record, and how a gateway repeats a
+ * change that a failover has undone.
  */
 
 /**
- * What leads to a record beside its own name. `pointer`: a string with its id. `list`: a sorted set that has its id by the time
- * of its creation. It counts only while the record has it: it is written before the record that needs it, and removed after it.
+ * Leads to a record from another name. `pointer`: a string with the record's id. `list`: a sorted set that has the id by the time
+ * of its creation. A lead counts only while the record has it: a change writes it before the record that needs it, and removes it
+ * after the record.
  */
 export interface Lead {
   readonly kind: 'pointer' | 'list';
   readonly name: string;
-  /** What a pointer is made of, for the refusal of a second record; left out for a secret. */
+  /** The source of a pointer, for the refusal of a second record; left out for a secret. */
   readonly of?: 'certificate';
 }
 
-/** What sets the records of one kind apart. */
+/** The differences between kinds of records. */
 export interface RecordKind<T extends StoredRecord> {
-  /** In messages: `Key`. */
+  /** The word for a record in messages: `Key`. */
   readonly noun: string;
-  /** Of what is announced. */
+  /** The kind of the changes that gateways announce. */
   readonly change: StoreChange['kind'];
   readonly nameOf: (id: string) => string;
   /** The name of the sorted set of all records that are not deleted. */
@@ -35,11 +36,11 @@ export interface RecordKind<T extends StoredRecord> {
   readonly read: (text: string) => T;
   /** All that leads to a record. */
   readonly leadsTo: (record: T) => readonly Lead[];
-  /** What of that gives access, so that it is written again with a change that a failover has undone. */
+  /** The leads that give access. A repetition of a change writes them again. */
   readonly leadsOfUse: (record: T) => readonly Lead[];
-  /** Whether a change ends access. Such changes are kept longest. */
+  /** True if a change ends access. DurableWrites keeps such changes longest. */
   readonly endsAccess: (before: T, after: T) => boolean;
-  /** A record that lacks a change, with the change; null if nothing of it can be applied. */
+  /** A record that lacks a change, with the change; null if it can take nothing of the change. */
   readonly madeAgain: (before: T, after: T, there: T) => T | null;
 }
 
@@ -48,15 +49,15 @@ export function leadsOnlyIn(leads: readonly Lead[], others: readonly Lead[]): re
   return leads.filter(({ name }) => !others.some((other) => other.name === name));
 }
 
-/** How long the ids of changes are kept. DurableWrites repeats a write before that, or gives it up. */
+/** The store keeps the ids of changes this long. DurableWrites repeats a write before that, or gives it up. */
 const REMEMBERED_MS = 3_600_000;
 const MAX_REMEMBERED = 100;
 
 /**
- * Defines `note`, which adds the id of a change to the list KEYS[2], in the script that makes the change. A value of another program in
- * the place of the list is replaced.
+ * Defines `note`, which adds the id of a change to the list KEYS[2], in the script that makes the change. It replaces a value of
+ * another program in the place of the list.
  *
- * Fault: with such a value, a key that had leaked could not be revoked.
+ * Fault: such a value kept an operator from revoking a key that had leaked.
  */
 const NOTE_LUA = `
 local function replacingForeign(...)
@@ -71,7 +72,7 @@ local function note(id)
   redis.call('PEXPIRE', KEYS[2], ${REMEMBERED_MS})
 end`;
 
-/** Defines `noted`: whether the change was made, or enough later ones that its id may be gone. Writes in any case. */
+/** Defines `noted`: true if the store has made the change, or so many later ones that its id may be gone. Writes in any case. */
 export const NOTED_LUA = `${NOTE_LUA}
 local function noted(id)
   local ids = replacingForeign('LRANGE', KEYS[2], 0, -1)
@@ -80,7 +81,7 @@ local function noted(id)
   return #ids >= ${MAX_REMEMBERED}
 end`;
 
-/** Replaces a record if it has not changed since it was read. KEYS: record, changes. ARGV: before, after, change id. */
+/** Replaces a record unless it has changed since the caller read it. KEYS: record, changes. ARGV: before, after, change id. */
 export const REPLACE = new LuaScript<number>(`${NOTE_LUA}
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
@@ -88,8 +89,8 @@ note(ARGV[3])
 return 1`);
 
 /**
- * Repeats a change of a record. KEYS and ARGV as above, `before` empty if there was no record. Replies 1 if the record has
- * the change, 2 if the change was repeated, else with the record without the change; 0 if there is no record.
+ * Repeats a change of a record. KEYS and ARGV as above, `before` empty if there was no record. Replies 1 if the record has the
+ * change, 2 if the script has repeated the change, else the record without the change; 0 if there is no record.
  */
 const REMAKE_LUA = `${NOTED_LUA}
 if noted(ARGV[3]) then return 1 end
@@ -124,7 +125,7 @@ return redis.call('ZREM', KEYS[1], ARGV[2])`;
 
 interface RecordWriteOptions<T extends StoredRecord> {
   readonly kind: RecordKind<T>;
-  /** Null: the record was created. */
+  /** Null: the change created the record. */
   readonly before: T | null;
   readonly after: T;
   /** The records as text, exactly as in the store. */
@@ -133,11 +134,11 @@ interface RecordWriteOptions<T extends StoredRecord> {
   readonly change: string;
   /** Notifies every gateway. */
   readonly announce: () => Promise<void>;
-  /** True if a record that is not there any more is not to be made again; false if left out. */
+  /** True if the write must not make a record again that is no longer there; false if left out. */
   readonly isOnlyIfThere?: boolean;
 }
 
-/** One change to a record, with what leads to it, and for a new record its place in the list. */
+/** One change to a record, with its leads, and for a new record its place in the list. */
 export class RecordWrite<T extends StoredRecord> implements LastingWrite {
   readonly about: string;
   readonly kind: 'change' | 'revocation';
@@ -164,10 +165,10 @@ export class RecordWrite<T extends StoredRecord> implements LastingWrite {
     const { kind, before, after, announce, isOnlyIfThere = false } = this.#options;
     const name = kind.nameOf(after.id);
     if (isOnlyIfThere && (await (await linkOf(name)).get(name)) === null) return 'superseded';
-    // Leads come first, as in the original change: without them, no look-up finds the record.
+    // Leads come first, as in the original change: without them no look-up finds the record.
     await this.#lead(linkOf, before === null ? kind.leadsOfUse(after) : this.#addedIn(after, before));
     const isDeletion = after.deletedAtMs !== undefined;
-    // What leads to a tombstone says that its secrets were used before.
+    // The leads to a tombstone show that an earlier key had its secrets.
     if (isDeletion) await this.#lead(linkOf, kind.leadsTo(after));
     if (before === null || isDeletion) await this.#list(linkOf);
     const outcome = await this.#record(linkOf);

@@ -20,7 +20,7 @@ import { type Lead, leadsOnlyIn, REPLACE, type RecordKind, RecordWrite } from '.
 import type { Calls } from './shards.ts';
 import { FOREIGN, type Value, Values } from './string-values.ts';
 
-/** The rank that an id would have in the list, for an id that was removed from it. KEYS: index. ARGV: score, id. */
+/** Replies the rank that an id would have in the list, for an id that is no longer in it. KEYS: index. ARGV: score, id. */
 const RANK = new LuaScript<number>(`
 redis.call('ZADD', KEYS[1], 'NX', ARGV[1], ARGV[2])
 local rank = redis.call('ZRANK', KEYS[1], ARGV[2])
@@ -32,7 +32,7 @@ export const DROP = new LuaScript<number>(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])`);
 
-/** A record before and after a change, and what makes the change durable. */
+/** A record before and after a change, and the call that makes the change durable. */
 interface ChangedRecord<T> {
   readonly before: T;
   readonly next: T;
@@ -46,9 +46,9 @@ const MAX_RECORDS_AT_ONCE = 250;
 const MAX_ATTEMPTS = 50;
 
 /**
- * The records of one kind in Redis. A record is authoritative: what leads to it counts only while the record has it. No step
- * changes two names atomically, so this works in a cluster too. Leads are written before the record that needs them and removed
- * after it, so a crash between two steps leaves at most a lead that no reader believes.
+ * The records of one kind in Redis. A record is authoritative: a lead to it counts only while the record has that lead. No step
+ * changes two names atomically, so this works in a cluster too. A change writes leads before the record that needs them and removes
+ * them after it, so a crash between two steps leaves at most a lead that no reader believes.
  */
 export class Records<T extends StoredRecord> implements RecordStore<T> {
   readonly #redis: RedisClient;
@@ -77,7 +77,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
   /**
    * The records after the one with the id `cursor`, in the order of a list.
    * @param index the name of the list; left out: all records of the kind
-   * @param isIn leaves out records that a list still has after they have left it; one that cannot be read may be in it
+   * @param isIn leaves out records that a list still has although they have left it; an unreadable one may be in it
    */
   async list(
     { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
@@ -98,7 +98,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
         records.push(record);
       }
       if (ids.length <= limit) return { records, cursor: null };
-      // Records before this position may have been deleted meanwhile, so the index is looked up again.
+      // Records before this position may have been deleted meanwhile, so this looks up the index again.
       from = await this.#rankAfter(ids.at(-1)!, index);
     }
   }
@@ -132,7 +132,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
   /** Stores a new record and notifies every gateway. @throws Failure `refused` */
   async create(record: T): Promise<Durability> {
     await this.store(record);
-    // The notification may fail: gateways ask about what they do not know again within a second anyway.
+    // The notification may fail: gateways ask about unknown keys again within a second anyway.
     await this.#announce(record.id).catch(() => {});
     return this.secureNew(record);
   }
@@ -143,8 +143,8 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
     try {
       await this.#leadAndSet(record);
     } catch (error) {
-      // Two concurrent creations of one id, as with one Idempotency-Key, have different digests. The leads of the loser
-      // are removed, or they would stay for ever. After a call without an answer the record may exist, so they stay.
+      // Two concurrent creations of one id, as with one Idempotency-Key, have different digests. Without this removal, the leads of
+      // the loser would stay for ever. After a call without an answer the record may exist, so they stay.
       if (error instanceof Failure && error.code === 'refused') await this.#removeLeads(record).catch(() => {});
       throw error;
     }
@@ -159,7 +159,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
     return changed === null ? null : { record: changed.next, durability: await changed.secure() };
   }
 
-  /** Replaces the record first: from then on it is deleted, even if its removal from the list fails. */
+  /** Replaces the record first: the record is then deleted, even if its removal from the list fails. */
   async delete(id: string, bury: (record: T) => T): Promise<Deleted<T> | null> {
     const changed = await this.change(id, bury);
     if (changed === null) return null;
@@ -171,7 +171,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
   /**
    * Replaces a record and notifies every gateway.
    * @param change returns null to change nothing
-   * @returns null if there is no such record or nothing was changed
+   * @returns null if there is no such record or the change changed nothing
    */
   async change(id: string, change: (record: T) => T | null): Promise<ChangedRecord<T> | null> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
@@ -182,7 +182,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
       if (next === null) return null;
       const name = randomUUID();
       if (!(await this.#replace(text, before, next, name))) continue;
-      // Published even if nothing changed: a caller that repeats a change after a failed notification repeats that too.
+      // Announces even if nothing changed: a caller that repeats a change after a failed notification repeats that too.
       await this.#announce(id);
       return { before, next, secure: () => this.#secure(before, next, text, name) };
     }
@@ -240,7 +240,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
     const changes = keyspace.changesTo(record.id);
     const replace = () => REPLACE.run(this.#redis, [name, changes], text, after, change);
     if ((await this.#in(name, replace)) === 0) return false;
-    // Written again: a concurrent change that removed the same lead may have removed it after this one had written it.
+    // Writes the leads again: a concurrent change that removed the same lead may have removed it after this one had written it.
     for (const lead of added) await this.#lead(lead, record);
     for (const lead of leadsOnlyIn(leads, nextLeads)) await this.#dropLead(lead, record);
     return true;
@@ -276,7 +276,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
       kind === 'list' ? this.#redis.zrem(name, id) : DROP.run(this.#redis, [name], id),
     );
     const record = await this.get(id, { evenDeleted: true });
-    // Another writer has added the lead again, and may have relied on the one that was just removed.
+    // Another writer has added the lead again, and may have relied on the one that this call just removed.
     if (record !== null && this.#kind.leadsTo(record).some((one) => one.name === name)) await this.#lead(lead, record);
   }
 

@@ -12,15 +12,18 @@ interface ReplicaWatchOptions {
 }
 
 /**
- * Looks for replicas that are away, because while one is, no change to a key is acknowledged: an operator who does not know why
- * must not find that out in the hour in which a key has to be revoked.
+ * Looks for replicas that are away. While one is, the store acknowledges no change to a key: an operator must learn the reason
+ * before the hour in which a key has to be revoked.
  */
 export class ReplicaWatch {
   readonly #options: ReplicaWatchOptions;
   readonly #replication: Replication;
   readonly #timer: NodeJS.Timeout;
   #isAsking = false;
-  /** Sentences of the last look. Only those seen twice are reported, because a failover is over within a few seconds. */
+  /**
+   * The sentences of the last look. The watch reports only those that it has seen twice, because a failover is over within a few
+   * seconds.
+   */
   #last: readonly string[] = [];
   #trouble: readonly string[] = [];
 
@@ -45,7 +48,7 @@ export class ReplicaWatch {
     this.#isAsking = true;
     const found = await troubleOf(this.#replication);
     this.#isAsking = false;
-    // The store is away, which is reported elsewhere.
+    // The store is away, which another part reports.
     if (found === null) return;
     const trouble = found.filter((sentence) => this.#last.includes(sentence));
     this.#last = found;

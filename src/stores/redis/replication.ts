@@ -6,7 +6,7 @@ import { addressOfNode, ClusterClient } from './cluster.ts';
 import { addressOf, type RedisClient } from './connection.ts';
 import { serverConnector } from './connectors.ts';
 
-/** How many replicas must have a write before it is acknowledged: all, or a number (all, if there are fewer). */
+/** The number of replicas that must have a write before the store acknowledges it: all, or a number (all, if there are fewer). */
 export type WantedReplicas = 'all' | number;
 
 /**
@@ -21,28 +21,28 @@ interface AwayReplica {
   readonly name: string;
   /** True if the Sentinels or nodes that promote replicas do not reach it either, so that it will not be back within moments. */
   readonly isDown: boolean;
-  /** What to do if it is gone for good; part of a sentence. */
+  /** Tells the operator what to do if it is gone for good; part of a sentence. */
   readonly ifGone: string;
 }
 
 /** What is known about one server and its replicas at one moment. */
 export interface Standing {
   readonly isPrimary: boolean;
-  /** Differs as soon as another server, or an earlier state of the same one, has taken over. Null: the user may not ask. */
+  /** Differs as soon as another server, or an earlier state of the same one, has taken over. Null if the user may not ask. */
   readonly history: string | null;
   /** All replicas that may be promoted: those that are connected, and those that are away. */
   readonly replicas: number;
   readonly away: readonly AwayReplica[];
-  /** Replicas that are connected and do not follow: they are still copying, or have not answered for a while. */
+  /** Connected replicas that do not follow: they are still copying, or have not answered for a while. */
   readonly behind: readonly string[];
   readonly hasAppendOnlyFile: boolean;
 }
 
 const MIN_WAIT_MS = 50;
-/** A replica that confirms nothing for this long is reported. Redis ends its connection after `repl-timeout`, 60 s. */
+/** The watch reports a replica that confirms nothing for this long. Redis ends its connection after `repl-timeout`, 60 s. */
 const SILENT_S = 10;
 
-/** A connection fails at once if it cannot be made, and no command waits for it. */
+/** A connection fails at once if it cannot open, and no command waits for it. */
 const ONCE = {
   lazyConnect: true,
   enableOfflineQueue: false,
@@ -69,7 +69,7 @@ export class Replication {
   constructor({ client, wanted }: { readonly client: RedisClient; readonly wanted: WantedReplicas }) {
     this.#client = client;
     this.wanted = wanted;
-    // After a failover the server may be another one. A connection to the former primary would wait for replicas it has lost.
+    // After a failover the server may be another one. A connection to the former primary would wait for replicas that it has lost.
     client.on('ready', () => this.drop());
   }
 
@@ -106,14 +106,14 @@ export class Replication {
     link.disconnect();
   }
 
-  /** Closes the connections and rejects their commands. The next connections are made to the primaries of that time. */
+  /** Closes the connections and rejects their commands. The next connections lead to the primaries of that time. */
   drop(): void {
     this.#links.clear();
     for (const link of this.#made) link.disconnect();
     if (this.#client instanceof ClusterClient) this.#client.refreshSoon();
   }
 
-  /** Begins a round, in which everything is asked at most once of each server. @param withinMs the longest wait for replicas */
+  /** Begins a round, which asks each server everything at most once. @param withinMs the longest wait for replicas */
   round(withinMs: number): ReplicationRound {
     return new ReplicationRound(this, withinMs);
   }
@@ -127,11 +127,11 @@ export class Replication {
   }
 
   /**
-   * Asks a server, and the Sentinels or nodes that would promote one of its replicas, which replicas there are.
+   * Asks a server, and the Sentinels or nodes that would promote one of its replicas, for all its replicas.
    *
-   * Fault: only the connected replicas were counted, or those that had not been away for long. But a replica that has just
-   * been restarted or resumed does not know how long it was away, and is promoted at once if the primary is lost then. So each
-   * known replica counts until it is in sync again, or an operator has removed it.
+   * Fault: Tollgate counted only the connected replicas, or those that had not been away for long. But a replica that has just been
+   * restarted or resumed does not know how long it was away, and is promoted at once if the primary is lost then. So each known
+   * replica counts until it is in sync again, or an operator has removed it.
    * @throws the errors of the connection; Failure `store_unavailable` if no Sentinel lists the replicas
    */
   async standingOf(server: Redis): Promise<Standing> {
@@ -152,7 +152,7 @@ export class Replication {
       const away = awayOf(known, connected);
       return { ...facts, replicas: connected.count + away.length, away };
     }
-    // INFO is forbidden, and the inspection warns of that: only the operator's number is known.
+    // The ACL forbids INFO, and the inspection warns of that: only the operator's number is known.
     if (replication === null) return { ...facts, replicas: this.wanted === 'all' ? 0 : this.wanted, away: [] };
     // A primary keeps a replication backlog from its first replica until an hour after the last (`repl-backlog-ttl`). So a
     // backlog without a connected replica means that a replica left recently, which may have been promoted.
@@ -161,7 +161,7 @@ export class Replication {
     return { ...facts, replicas: connected.count + away.length, away };
   }
 
-  /** Whether the primary's append-only file is on disk. Before Redis 7.2, which has WAITAOF, this cannot be known: true. */
+  /** True if the primary's append-only file is on disk, and before Redis 7.2, which cannot tell (it lacks WAITAOF). */
   async isOnDisk(link: ReplicaLink, withinMs: number): Promise<boolean> {
     if (this.#withoutWaitAof.has(link)) return true;
     try {
@@ -181,7 +181,7 @@ export class Replication {
   }
 
   /**
-   * The replicas that any Sentinel knows: each may come to decide which one is promoted, and one alone may have been reset.
+   * The replicas that any Sentinel knows: each may decide which one is promoted, and an operator may have reset a single one.
    * @throws Failure `store_unavailable` if no Sentinel answers
    */
   async #knownToSentinels(options: Redis['options']): Promise<ReplicaList> {
@@ -231,7 +231,7 @@ export class Replication {
       await sentinel.connect();
       const [listed, primary] = await Promise.all([
         sentinel.call('SENTINEL', 'REPLICAS', name) as Promise<string[][]>,
-        // Rules from before this was asked do not allow it.
+        // Rules of ACLs from before Tollgate asked this do not allow it.
         (sentinel.call('SENTINEL', 'MASTER', name) as Promise<string[]>).catch(() => []),
       ]);
       const replicas = listed.map((fields) => ({
@@ -246,12 +246,12 @@ export class Replication {
   }
 }
 
-/** How long the other Sentinels have after the first has answered. */
+/** The other Sentinels have this long after the first has answered. */
 const OTHERS_WITHIN_MS = 250;
 
 interface SentinelAnswer {
   readonly replicas: readonly KnownReplica[];
-  /** How many it does not list (`replica-announced no`), although it may promote them. */
+  /** The number of replicas that it does not list (`replica-announced no`), although it may promote them. */
   readonly hidden: number;
 }
 
@@ -265,16 +265,16 @@ interface KnownReplica {
 
 interface ReplicaList {
   readonly all: readonly KnownReplica[];
-  /** How many others there are. */
+  /** The number of further replicas. */
   readonly hidden: number;
-  /** Whether the primary knows its replicas by the same addresses, unless one of them is a name. */
+  /** True if the primary knows its replicas by the same addresses, unless one of them is a name. */
   readonly hasExactAddresses: boolean;
   ifGone(replica: KnownReplica | null): string;
 }
 
 interface Connected {
   readonly count: number;
-  /** Without those whose address the primary does not know. */
+  /** The addresses that the primary knows. */
   readonly addresses: readonly string[];
   readonly behind: readonly string[];
 }
@@ -292,12 +292,12 @@ export class ReplicationRound {
     this.#untilMs = performance.now() + withinMs;
   }
 
-  /** The standing of a server as it was before the first write of the round. */
+  /** The standing of a server before the first write of the round. */
   standingOf(link: ReplicaLink): Promise<Standing> {
     return once(this.#standings, link, () => this.#replication.standingOf(link));
   }
 
-  /** Whether as many replicas as are wanted have the writes on a link so far. To be asked after all writes of the round. */
+  /** True if as many replicas as the settings want have all earlier writes on a link. To call after all writes of the round. */
   isAcknowledged(link: ReplicaLink): Promise<boolean> {
     return once(this.#acknowledged, link, async () => {
       const { wanted } = this.#replication;
@@ -309,7 +309,7 @@ export class ReplicationRound {
     });
   }
 
-  /** Whether all writes on a link so far survive, whichever replica is promoted. To be asked after all writes of the round. */
+  /** True if all earlier writes on a link survive, whichever replica is promoted. To call after all writes of the round. */
   isEverywhere(link: ReplicaLink): Promise<boolean> {
     return once(this.#everywhere, link, async () => {
       if (!(await this.isAcknowledged(link))) return false;
@@ -319,8 +319,8 @@ export class ReplicationRound {
   }
 
   /**
-   * A replica that has just been promoted is still known, and no longer acknowledges anything to the old primary. So a write
-   * that the old primary accepted in its last second is never on all. A replica that acknowledged before its promotion has it.
+   * A replica that has just been promoted is still known, and no longer acknowledges anything to the old primary. So a write that
+   * the old primary accepted in its last second never reaches all. A replica that acknowledged before its promotion has it.
    */
   async #isOn(link: ReplicaLink, replicas: number): Promise<boolean> {
     return replicas === 0 || Number(await link.call('WAIT', replicas, this.#leftMs())) >= replicas;
@@ -396,8 +396,8 @@ function connectedIn(replication: string): Connected {
 }
 
 /**
- * The known replicas that are not connected. Where addresses can be compared, a replica that only the primary knows, and that
- * would never be promoted, cannot take the place of one that is away. Elsewhere their numbers are compared.
+ * The known replicas that are not connected. Where addresses are comparable, a replica that only the primary knows, and that
+ * would never be promoted, cannot take the place of one that is away. Elsewhere this compares their numbers.
  */
 function awayOf(known: ReplicaList, { count, addresses }: Connected): readonly AwayReplica[] {
   const { all, hidden, hasExactAddresses, ifGone } = known;
@@ -427,7 +427,7 @@ function hostOf(address: string): string {
   return address.slice(0, address.lastIndexOf(':'));
 }
 
-/** Those that its own primary knows, regardless of what the nodes believe about their health: a flag of failure ends with one reply. */
+/** The replicas that a server's own primary knows, whatever the nodes believe about their health: one reply ends a flag of failure. */
 async function knownInCluster(server: Redis): Promise<ReplicaList> {
   const where = addressOfNode(server);
   const text = await server.call('CLUSTER', 'NODES').catch((error: Error) => {

@@ -9,15 +9,15 @@ import type { RedisClient } from './connection.ts';
 /** The name in Redis, or the node of a cluster, that a call uses. */
 export type About = string | Redis;
 
-/** Makes the calls of the stores: each with a deadline, and no call while the store is away. */
+/** Makes the calls of the stores: each with a deadline, and none while the store is away. */
 export interface Calls {
   /** @param about in a cluster, the primary of this name, or this node, is responsible for a failure */
   run<T>(call: () => Promise<T>, about?: About): Promise<T>;
-  /** The same for a call that writes nothing, which is also made while the store refuses writes alone. */
+  /** The same for a call that writes nothing. It also works while the store refuses writes alone. */
   read<T>(call: () => Promise<T>, about?: About): Promise<T>;
 }
 
-/** A client, and what makes the calls with it. */
+/** A client, and the circuit that makes the calls with it. */
 export interface StoreConnection {
   readonly redis: RedisClient;
   readonly circuit: Calls;
@@ -26,7 +26,7 @@ export interface StoreConnection {
 /** The circuit of a single server or of a cluster. */
 export interface StoreCircuit extends Calls {
   readonly state: CircuitState;
-  /** Whether any call has ever succeeded. */
+  /** True if any call has ever succeeded. */
   readonly reached: boolean;
   close(): void;
 }

@@ -8,7 +8,7 @@ export const FOREIGN = Symbol('foreign');
 /** A string in Redis; null if there is none. */
 export type Value = string | null | typeof FOREIGN;
 
-/** Reads strings one by one. The commands of one turn of the event loop are sent in one socket write. */
+/** Reads strings one by one. It sends the commands of one turn of the event loop in one socket write. */
 export class Values {
   readonly #redis: RedisClient;
   readonly #writes: TurnWrites;
@@ -27,7 +27,10 @@ export class Values {
   }
 }
 
-/** A value, because the circuit would take an error for a failure of the store. A script's error may begin with other words. */
+/**
+ * Returns null for an error about a foreign value, because the circuit would take the error for a failure of the store. A script's
+ * error may begin with other words.
+ */
 export function nullIfForeign(error: Error): null {
   if (error.message.includes('WRONGTYPE')) return null;
   throw error;
@@ -78,7 +81,7 @@ class TurnWrites {
   }
 }
 
-/** Those to the server, or to each primary of a cluster. */
+/** The connection to the server, or those to each primary of a cluster. */
 export function connectionsOf(redis: RedisClient): readonly Redis[] {
   return redis instanceof ClusterClient ? redis.nodes('master') : [redis];
 }

@@ -141,13 +141,13 @@ export class UsageChanges {
   async #made<T>(change: Change, [kind, endMs = 0]: Reply, value: T): Promise<MadeOnce<T>> {
     if (kind === 'reused') return { kind };
     if (kind === 'foreign') throw foreignAccount(change.consumerId, placeOfAccount(change.consumerId));
-    if (kind === 'repeated') return { kind, durability: await this.#settle(change, endMs) };
+    if (kind === 'repeated') return { kind, durability: await this.#secure(change, endMs) };
     await this.#announce(change);
-    return { kind: 'made', value, durability: await this.#settle(change, endMs) };
+    return { kind: 'made', value, durability: await this.#secure(change, endMs) };
   }
 
-  /** @param endMs nothing that ends later is changed if a failover has undone the change */
-  #settle(change: Change, endMs: number): Promise<Durability> {
+  /** @param endMs a repetition after a failover changes nothing that ends later */
+  #secure(change: Change, endMs: number): Promise<Durability> {
     const names = namesOf(change);
     let isAnnounced = true;
     return this.#options.writes.secure({
