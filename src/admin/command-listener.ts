@@ -11,7 +11,7 @@ const TIMEOUTS = { headersTimeout: 5_000, requestTimeout: 10_000, connectionsChe
 /**
  * Fault: a script runs a thousand commands at once, or opens connections and leaves them. They would take the open files of the callers.
  */
-const MAX_CONNECTIONS = 64;
+export const COMMAND_CONNECTIONS = 64;
 
 /**
  * Serves the admin API on a Unix socket, to the commands of the user who may connect there. That user can read the store as well, so no token
@@ -23,7 +23,7 @@ export async function listenForCommands(path: string, api: AdminApi): Promise<()
   const server = createServer(TIMEOUTS, (request, response) => {
     void api(request, response, undefined, shellOf(request.headers['tollgate-shell']));
   });
-  server.maxConnections = MAX_CONNECTIONS;
+  server.maxConnections = COMMAND_CONNECTIONS;
   await listeningAtPath(server, path);
   return () =>
     new Promise((resolve) => {

@@ -1,3 +1,4 @@
+import { COMMAND_CONNECTIONS } from '../admin/command-listener.ts';
 import { ADMIN_CONNECTIONS } from '../admin/listener.ts';
 import type { Settings } from '../config/settings.ts';
 import type { ConnectionLimits } from '../listen/connections.ts';
@@ -21,7 +22,8 @@ interface ConnectionLimit extends ConnectionLimits {
  */
 export function connectionLimitOf(settings: Settings, limit: number): ConnectionLimit {
   const { maxConnections, maxConnectionsPerAddress } = settings.listen;
-  let reserved = OWN_FILES;
+  // Commands on a Redis ask no gateway.
+  let reserved = OWN_FILES + (settings.redis.url === null ? COMMAND_CONNECTIONS : 0);
   for (const upstream of settings.upstreams.values()) reserved += upstream.maxConnections;
   // The upstream connection of a WebSocket does not count towards the upstream's `maxConnections`.
   const tunnels = settings.routes.some(({ upgrades }) => upgrades.length > 0) ? settings.websockets.max : 0;
