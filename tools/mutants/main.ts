@@ -96,8 +96,9 @@ async function plantIn({ files, tests, threshold }: Target): Promise<boolean> {
     // that somebody makes, and nearly any test notices it.
     mutator: { excludedMutations: ['StringLiteral', 'ObjectLiteral', 'BlockStatement', 'ArrayDeclaration'] },
     concurrency: Number(values.concurrency),
-    // Endless loops end earlier, because Stryker counts how often a mistake is passed. This is for promises without an end.
-    timeoutMS: 10_000,
+    // Endless loops end earlier, because Stryker counts how often a mistake is passed. This is for promises without an end, beyond
+    // one and a half times what the tests take without a mistake.
+    timeoutMS: 5_000,
     // Stryker would rewrite the paths in it with functions of the compiler that TypeScript 7 does not have. There are none.
     tsconfigFile: 'no-tsconfig.json',
     tempDirName: '.vitest/stryker',
