@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { createOnce } from '../../src/operations/create-once.ts';
-import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { atEnd } from '../support/endings.ts';
@@ -15,7 +14,7 @@ test('one Idempotency-Key makes one key, also on both sides of midnight (reliabi
   const folder = await temporaryFolder();
   const db = openDatabase(folder);
   atEnd(() => db.close());
-  const keys = new EmbeddedKeys({ db, changes: new EmbeddedChanges({ db }) });
+  const keys = new EmbeddedKeys({ db });
   const wishes = { plan: 'free', limits: {}, name: null, owner: null, expiresAtMs: null };
   for (let run = 0; run < 20; run++) {
     const made = await Promise.all(

@@ -1,5 +1,6 @@
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
+import { Failure } from '../../src/failure.ts';
 import type { StoreChange } from '../../src/identify/record-store.ts';
 import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
@@ -141,54 +142,37 @@ async function pollsOf(url: string): Promise<number> {
   return Number(/cmdstat_get:calls=(\d+)/.exec(statistics)?.[1] ?? 0);
 }
 
-describe('changes told through the embedded store', () => {
-  const storeIn = (folder: string) => {
-    const db = openDatabase(folder);
-    const changes = new EmbeddedChanges({ db, pollEveryMs: 20 });
-    atEnd(() => {
-      changes.close();
-      db.close();
-    });
-    return { db, changes, keys: new EmbeddedKeys({ db, changes }) };
-  };
-
-  test('come by name: its own at once, those of other processes within a second', async () => {
-    const folder = await temporaryFolder();
-    const [hearer, teller] = [storeIn(folder), storeIn(folder)];
+describe('changes of the embedded store', () => {
+  test('are told by the process that owns it, at once and by name, and a refused one is not', async () => {
+    const db = openDatabase(await temporaryFolder());
+    atEnd(() => db.close());
+    const changes = new EmbeddedChanges();
     const heard: StoreChange[] = [];
-    hearer.changes.subscribe((change) => heard.push(change));
+    for (let i = 0; i < 2; i++) changes.subscribe((change) => heard.push(change));
+    let isOwner = true;
+    const insistOnOwner = () => {
+      if (!isOwner) throw new Failure('store_owned', 'Another process owns the store.');
+    };
+    const keys = new EmbeddedKeys({ db, onChange: changes.announce, insistOnOwner });
     const { key } = someKey();
-    await hearer.keys.create(key);
-    expect(heard).toEqual([{ kind: 'key', keyId: key.id }]);
-    await teller.keys.update(key.id, (before) => ({ ...before, plan: 'free' }));
-    await teller.changes.publish({ kind: 'account', keyId: 'banned' });
-    await eventually(() => expect(heard).toHaveLength(3), { withinMs: 1_000 });
-    expect(heard.slice(1)).toEqual([
-      { kind: 'key', keyId: key.id },
-      { kind: 'account', keyId: 'banned' },
-    ]);
+    await keys.create(key);
+    expect(heard).toEqual(Array(2).fill({ kind: 'key', keyId: key.id }));
+    isOwner = false;
+    const edit = keys.update(key.id, (before) => ({ ...before, plan: 'free' }));
+    await expect(edit).rejects.toMatchObject({ code: 'store_owned' });
+    await expect(keys.createEach([someKey().key])).rejects.toMatchObject({ code: 'store_owned' });
+    expect(await keys.list({ limit: 9, cursor: null })).toMatchObject({ records: [key] });
+    expect(heard).toHaveLength(2);
   });
 
-  test('that have no name are assumed: somebody has written something else', async () => {
-    const folder = await temporaryFolder();
-    const [hearer, teller] = [storeIn(folder), storeIn(folder)];
-    const heard: StoreChange[] = [];
-    hearer.changes.subscribe((change) => heard.push(change));
-    await hearer.keys.create(someKey().key);
-    heard.length = 0;
-    teller.db.exec('CREATE TABLE other (x TEXT)');
-    await eventually(() => expect(heard).toEqual([ANY]), { withinMs: 1_000 });
-  });
-
-  test('that are too many to be kept are assumed', async () => {
-    const folder = await temporaryFolder();
-    const [hearer, teller] = [storeIn(folder), storeIn(folder)];
-    const heard: StoreChange[] = [];
-    hearer.changes.subscribe((change) => heard.push(change));
-    // All before the next look, which is of this same thread.
-    teller.db.exec('BEGIN');
-    for (let i = 0; i < 1_100; i++) teller.changes.note({ kind: 'key', keyId: `key_${i}` });
-    teller.db.exec('COMMIT');
-    await eventually(() => expect(heard).toEqual([ANY]), { withinMs: 1_000 });
+  // The releases before the owner told its gateway by itself.
+  test('are in no row for other processes, and the table stays that earlier versions write', async () => {
+    const db = openDatabase(await temporaryFolder());
+    atEnd(() => db.close());
+    await new EmbeddedKeys({ db }).create(someKey().key);
+    expect(db.prepare('SELECT count(*) AS rows FROM changes').get()).toEqual({ rows: 0 });
+    db.exec("INSERT INTO changes (kind, key_id, author) VALUES ('key', 'key_1', 'an earlier version')");
+    await new EmbeddedKeys({ db }).create(someKey().key);
+    expect(db.prepare('SELECT count(*) AS rows FROM changes').get()).toEqual({ rows: 1 });
   });
 });

@@ -12,7 +12,6 @@ import {
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { insistOnAcknowledged } from '../../src/stores/embedded/acknowledged.ts';
-import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { Checkpoints } from '../../src/stores/embedded/checkpoints.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
@@ -27,7 +26,7 @@ async function killedStore() {
   const folder = await temporaryFolder();
   const db = openDatabase(folder);
   atEnd(() => db.close());
-  const keys = new EmbeddedKeys({ db, changes: new EmbeddedChanges({ db }) });
+  const keys = new EmbeddedKeys({ db });
   for (let i = 0; i < 10; i++) await keys.create(someKey().key);
   const left = await temporaryFolder();
   cpSync(folder, left, { recursive: true });
@@ -128,7 +127,7 @@ test('damage that is found after the opening is called damage (reliability 248)'
   writeFileSync(file, bytes.fill(0, 4_096));
   const damaged = openDatabase(folder);
   atEnd(() => damaged.close());
-  const keys = () => new EmbeddedKeys({ db: damaged, changes: new EmbeddedChanges({ db: damaged }) });
+  const keys = () => new EmbeddedKeys({ db: damaged });
   const list = async () => keys().list({ limit: 10, cursor: null });
   await expect(list()).rejects.toMatchObject({
     code: 'store_corrupt',
@@ -139,15 +138,12 @@ test('damage that is found after the opening is called damage (reliability 248)'
 test('a change whose number cannot be noted is in force and not acknowledged (reliability 246)', async () => {
   const db = openDatabase(await temporaryFolder());
   const ledger = new EmbeddedLedger({ db, wallMs: () => 1_800_000_000_000 });
-  const changes = new EmbeddedChanges({ db });
-  const keys = new EmbeddedKeys({ db, changes });
+  const told: unknown[] = [];
+  const keys = new EmbeddedKeys({ db, onChange: (change) => told.push(change) });
   atEnd(() => {
     ledger.close();
-    changes.close();
     db.close();
   });
-  const told: unknown[] = [];
-  changes.subscribe((change) => told.push(change));
   const { key } = someKey();
   await keys.create(key);
   const limit = allowance({ minute: 2 }).limits[0]!;

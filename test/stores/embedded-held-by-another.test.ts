@@ -2,7 +2,6 @@ import { DatabaseSync } from 'node:sqlite';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { EmbeddedAudit } from '../../src/stores/embedded/audit.ts';
-import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { neverWait, openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
@@ -18,17 +17,15 @@ const plan = allowance({ minute: 2 }, { after: 2 });
 /** The store of a gateway, and another process's connection to it, which holds it in a transaction. */
 async function heldStore() {
   const db = openDatabase(await temporaryFolder());
-  const changes = new EmbeddedChanges({ db });
   const failed: unknown[] = [];
   const onFailedWrite = (error: unknown) => failed.push(error);
   const ledger = new EmbeddedLedger({ db, wallMs: () => 1_800_000_000_000, onFailedWrite });
   const store = {
     failed,
     ledger,
-    keys: new EmbeddedKeys({ db, changes, onFailedWrite }),
+    keys: new EmbeddedKeys({ db, onFailedWrite }),
     audit: new EmbeddedAudit({ db, wallMs: () => 1, onFailedWrite }),
     pepper: new EmbeddedPepperRecord(db),
-    changes,
   };
   const { key } = someKey();
   await store.keys.create(key);
@@ -38,7 +35,6 @@ async function heldStore() {
   other.exec('BEGIN IMMEDIATE');
   atEnd(() => {
     ledger.close();
-    changes.close();
     db.close();
     other.close();
   });
@@ -58,7 +54,6 @@ const CHANGES: Readonly<Record<string, (store: Held) => Promise<unknown>>> = {
   'a record of a change': ({ audit }) =>
     audit.put({ id: 'a', revision: 1, text: '{}' }, { keep: 10, number: 0, isLasting: false }),
   'a pepper': ({ pepper }) => pepper.replace(null, '{}'),
-  'a change for other processes': ({ changes }) => changes.publish({ kind: 'key', keyId: 'a' }),
 };
 
 describe('while another process holds the embedded store, the thread serves and waits with (reliability 244)', () => {

@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
 import { byReadability } from '../../src/model/record.ts';
-import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedHistory, Histories } from '../../src/stores/embedded/history.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
@@ -18,8 +17,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts';
 function storeIn(folder: string) {
   const db = openDatabase(folder);
   atEnd(() => db.close());
-  const changes = new EmbeddedChanges({ db });
-  return { db, changes, keys: new EmbeddedKeys({ db, changes }) };
+  return { db, keys: new EmbeddedKeys({ db }) };
 }
 
 describe('keys in the embedded store', () => {
@@ -32,7 +30,7 @@ describe('keys in the embedded store', () => {
     const folder = await temporaryFolder();
     const { key, digest } = someKey();
     const first = openDatabase(folder);
-    await new EmbeddedKeys({ db: first, changes: new EmbeddedChanges({ db: first }) }).create(key);
+    await new EmbeddedKeys({ db: first }).create(key);
     first.close();
     expect(await storeIn(folder).keys.findByDigest(digest)).toEqual(key);
   });
@@ -60,11 +58,10 @@ describe('keys in the embedded store', () => {
       '--input-type=module-typescript',
       '--eval',
       `import { openDatabase } from ${path('src/stores/embedded/database.ts')};
-       import { EmbeddedChanges } from ${path('src/stores/embedded/changes.ts')};
        import { EmbeddedKeys } from ${path('src/stores/embedded/keys.ts')};
        import { someKey } from ${path('test/identify/some-key.ts')};
        const db = openDatabase(${JSON.stringify(folder)});
-       const keys = new EmbeddedKeys({ db, changes: new EmbeddedChanges({ db }) });
+       const keys = new EmbeddedKeys({ db });
        console.log('writing');
        for (;;) await keys.create(someKey().key);`,
     ]);

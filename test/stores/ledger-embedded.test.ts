@@ -9,7 +9,6 @@ import { Failure } from '../../src/failure.ts';
 import type { StoreChange } from '../../src/identify/record-store.ts';
 import { MAX_LIMIT } from '../../src/model/plan.ts';
 import { AccountsOnDisk, AccountsTable } from '../../src/stores/embedded/accounts.ts';
-import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { neverWait, openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';
@@ -39,7 +38,6 @@ function gatewayIn(folder: string, wallMs = () => Date.now(), { decidesWhileAway
   const complaints: unknown[] = [];
   const failedWrites: unknown[] = [];
   const states: string[] = [];
-  const changes = new EmbeddedChanges({ db });
   const ledger = new EmbeddedLedger({
     db,
     wallMs,
@@ -58,7 +56,7 @@ function gatewayIn(folder: string, wallMs = () => Date.now(), { decidesWhileAway
     if (db.isOpen) db.close();
   };
   atEnd(close);
-  return { ledger, changes, db, told, complaints, failedWrites, states, close };
+  return { ledger, db, told, complaints, failedWrites, states, close };
 }
 
 /** The ledger of a command, which reads the accounts of the disk, and writes them if it owns the store. */
@@ -497,8 +495,8 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
 
   test('tells of a change to a key that it could not make, and has not made it', async () => {
     const folder = await temporaryFolder();
-    const { ledger, db, changes, states } = gatewayIn(folder);
-    const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
+    const { ledger, db, states } = gatewayIn(folder);
+    const keys = new EmbeddedKeys({ db, onFailedWrite: (error) => ledger.failed(error) });
     db.exec('PRAGMA query_only = 1');
     const key = { id: 'k', plan: 'p', limits: {}, name: null, owner: null, createdAtMs: 1, expiresAtMs: null };
     await expect(keys.create({ ...key, revokedAtMs: null, secrets: [] })).rejects.toMatchObject({
@@ -509,8 +507,8 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
   });
 
   test('stays for every caller when an operator changes a record that cannot be read (reliability 448)', async () => {
-    const { ledger, db, changes, states } = gatewayIn(await temporaryFolder());
-    const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
+    const { ledger, db, states } = gatewayIn(await temporaryFolder());
+    const keys = new EmbeddedKeys({ db, onFailedWrite: (error) => ledger.failed(error) });
     const { key } = someKey();
     await keys.create(key);
     db.prepare("UPDATE keys SET record = 'garbage'").run();

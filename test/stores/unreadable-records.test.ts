@@ -1,5 +1,4 @@
 import { describe } from 'vitest';
-import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
 import { embeddedCustomers } from '../../src/stores/embedded/customers.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
@@ -32,14 +31,10 @@ describe('in Redis', () => {
 describe('in the embedded store', () => {
   unreadableRecordsContract(async () => {
     const db = openDatabase(await temporaryFolder());
-    const changes = new EmbeddedChanges({ db, pollEveryMs: 1_000 });
-    atEnd(() => {
-      changes.close();
-      db.close();
-    });
+    atEnd(() => db.close());
     return {
-      keys: new EmbeddedKeys({ db, changes }),
-      customers: embeddedCustomers({ db, changes }),
+      keys: new EmbeddedKeys({ db }),
+      customers: embeddedCustomers({ db }),
       damage: async (kind, id, change) => {
         const table = kind === 'key' ? 'keys' : 'customers';
         const row = db.prepare(`SELECT record FROM ${table} WHERE id = ?`).get(id)!;

@@ -26,6 +26,8 @@ interface EmbeddedAuditOptions {
   readonly db: DatabaseSync;
   /** The store's clock: Unix milliseconds. */
   readonly wallMs: () => number;
+  /** Called in each write. Throws unless this process owns the store. */
+  readonly insistOnOwner?: () => void;
   /** Called with the error of each record that the store could not write. */
   readonly onFailedWrite?: (error: unknown) => void;
 }
@@ -106,7 +108,10 @@ export class EmbeddedAudit implements AuditStore {
   async #writeWaiting(): Promise<void> {
     const waiting = this.#waiting.splice(0);
     try {
-      const numbers = await this.#writes.write(() => waiting.map(({ work }) => work()));
+      const numbers = await this.#writes.write(() => {
+        this.#options.insistOnOwner?.();
+        return waiting.map(({ work }) => work());
+      });
       for (const [i, { resolve }] of waiting.entries()) resolve(numbers[i]!);
     } catch (error) {
       this.#counted = null;

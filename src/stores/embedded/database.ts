@@ -8,7 +8,7 @@ import { ensureFolder, ensureOwnFile, insistOnOwnFile } from './own-files.ts';
 
 /**
  * The migration to each version of the schema. Append, never edit: existing databases have run them. accounts.ts, audit.ts,
- * customers.ts and pepper.ts create their own tables.
+ * customers.ts and pepper.ts create their own tables. Earlier versions read and write `changes`, and this one does neither.
  */
 const MIGRATIONS: readonly string[] = [
   `CREATE TABLE keys (

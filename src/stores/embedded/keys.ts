@@ -72,7 +72,7 @@ export class EmbeddedKeys extends EmbeddedRecords<StoredKey> implements KeyStore
   }
 
   async reserve(name: string, id: string, forMs: number): Promise<string> {
-    return this.change(() => {
+    return this.write(() => {
       const nowMs = this.#wallMs();
       this.#db.prepare('DELETE FROM reserved WHERE until_ms <= ?').run(nowMs);
       this.#db.prepare('INSERT INTO reserved VALUES (?, ?, ?) ON CONFLICT DO NOTHING').run(name, id, nowMs + forMs);

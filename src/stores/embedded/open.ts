@@ -68,14 +68,13 @@ export async function openForCommand({
     const peppers = (ifMissing === 'make' ? peppersOf : peppersToRead)(dataFolder, db, given);
     const check = { writes: writesPeppers, random: randomBytes };
     const { history, unverified } = await checkPeppers(new EmbeddedPepperRecord(db), peppers, check);
-    const changes = new EmbeddedChanges({ db });
     return {
       name: nameOfEmbedded(dataFolder),
       warnings: [...(older === null ? [] : [older]), ...(unverified ? [UNVERIFIED] : [])],
       peppers,
       pepperHistory: history,
-      keys: new EmbeddedKeys({ db, changes }),
-      customers: embeddedCustomers({ db, changes }),
+      keys: new EmbeddedKeys({ db }),
+      customers: embeddedCustomers({ db }),
       ...recordsIn({ db, wallMs }),
       history: new EmbeddedHistory({ db, wallMs }),
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
@@ -166,12 +165,12 @@ export async function openForGateway(gateway: EmbeddedGateway) {
     if (older !== null) gateway.onWarning(older);
     const peppers = peppersOf(dataFolder, db, given);
     await gateway.checkPeppers(new EmbeddedPepperRecord(db), peppers);
-    const changes = new EmbeddedChanges({ db });
+    const changes = new EmbeddedChanges();
     let state: 'embedded' | 'away' = 'embedded';
     const ledger = new EmbeddedLedger({
       db,
       wallMs,
-      onAccountChange: (change) => changes.announce(change),
+      onAccountChange: changes.announce,
       decidesWhileAway: gateway.decidesWhileAway,
       onChange: (present, reason) => {
         state = present === 'away' ? 'away' : 'embedded';
@@ -181,18 +180,18 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       onLoss: onFailure,
       insistOnOwner: owner.insist,
     });
-    const keys = new EmbeddedKeys({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
-    const customers = embeddedCustomers({ db, changes, onFailedWrite: (error) => ledger.failed(error) });
+    const writes = { insistOnOwner: owner.insist, onFailedWrite: (error: unknown) => ledger.failed(error) };
+    const records = { db, onChange: changes.announce, ...writes };
     const checkpoints = new Checkpoints(db);
     neverWait(db);
     return {
-      keys,
-      customers,
+      keys: new EmbeddedKeys(records),
+      customers: embeddedCustomers(records),
       ledger,
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       secretUses: new EmbeddedSecretUses({ db }),
       history: new EmbeddedHistory({ db, wallMs, live: ledger.histories }),
-      ...recordsIn({ db, wallMs, onFailedWrite: (error) => ledger.failed(error) }),
+      ...recordsIn({ db, wallMs, ...writes }),
       fleet: new EmbeddedFleet({ wallMs }),
       certificates: gateway.usesAcme ? new EmbeddedCertificateStore(dataFolder) : null,
       changes,
@@ -202,7 +201,6 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       serverTimes: async () => [wallMs()],
       state: () => state,
       close: async () => {
-        changes.close();
         ledger.close();
         checkpoints.close();
         db.close();

@@ -12,7 +12,6 @@ import {
   type StoredRecord,
 } from '../../model/record.ts';
 import { AcknowledgedWrites } from './acknowledged.ts';
-import type { EmbeddedChanges } from './changes.ts';
 import { answering, isOfStore } from './database.ts';
 
 /** A part of the list of records. */
@@ -121,7 +120,10 @@ export class RecordTable<T extends StoredRecord> {
 
 export interface EmbeddedRecordsOptions {
   readonly db: DatabaseSync;
-  readonly changes: EmbeddedChanges;
+  /** Called with each change, as soon as it is in force. */
+  readonly onChange?: (change: StoreChange) => void;
+  /** Called in each change. Throws unless this process owns the store. */
+  readonly insistOnOwner?: () => void;
   /** Called with the error of each change that could not be written. Such a change has not been made. */
   readonly onFailedWrite?: (error: unknown) => void;
 }
@@ -135,7 +137,7 @@ interface RecordKind<T> {
   readonly onWritten?: (record: T, isNew: boolean) => void;
 }
 
-/** Records of one kind. Each change is one transaction: the record, what leads to it, and the row for other processes. */
+/** Records of one kind. Each change is one transaction of the owner of the store: the record, and what leads to it. */
 export class EmbeddedRecords<T extends StoredRecord> implements RecordStore<T> {
   readonly table: RecordTable<T>;
   readonly #writes: AcknowledgedWrites;
@@ -188,7 +190,15 @@ export class EmbeddedRecords<T extends StoredRecord> implements RecordStore<T> {
   }
 
   /** @param made called with the commit: the change is in force, also if it cannot be acknowledged */
-  async change<R>(work: () => R, made?: (value: R) => void): Promise<R> {
+  change<R>(work: () => R, made?: (value: R) => void): Promise<R> {
+    return this.write(() => {
+      this.#options.insistOnOwner?.();
+      return work();
+    }, made);
+  }
+
+  /** Writes what every process may write. */
+  async write<R>(work: () => R, made?: (value: R) => void): Promise<R> {
     try {
       return await this.#writes.write(work, made);
     } catch (error) {
@@ -211,17 +221,8 @@ export class EmbeddedRecords<T extends StoredRecord> implements RecordStore<T> {
 
   /** @param work returns null if it has changed nothing */
   #changeOf<R>(id: string, work: () => R): Promise<R> {
-    const change: StoreChange = { kind: this.#kind.kind, keyId: id };
-    const { changes } = this.#options;
-    return this.change(
-      () => {
-        const made = work();
-        if (made !== null) changes.note(change);
-        return made;
-      },
-      (made) => {
-        if (made !== null) changes.announce(change);
-      },
-    );
+    return this.change(work, (made) => {
+      if (made !== null) this.#options.onChange?.({ kind: this.#kind.kind, keyId: id });
+    });
   }
 }
