@@ -14,8 +14,11 @@ export interface HistoryStore {
    * @throws Failure `store_unavailable`; `refused` if the store can keep no history
    */
   lastUsedMs(consumerIds: readonly string[]): Promise<readonly (number | null | undefined)[]>;
-  /** The ids with a history that begin with `prefix`, those of shadows too; in no order, and an id may come twice. */
-  consumerIds(prefix: string): AsyncIterable<string>;
+  /**
+   * The ids with a history that begin with `prefix`, those of shadows too; in no order, and an id may come twice.
+   * @param again accepts the ids that a call found in the last minute: to find them, Redis looks at each of its names
+   */
+  consumerIds(prefix: string, again: boolean): AsyncIterable<string>;
   /** Adds refusals to the present hour, and notes the end of each consumer's last refusal. @throws Failure `store_unavailable` */
   addRefusals(refusals: readonly Refusals[]): Promise<void>;
   /**

@@ -152,7 +152,7 @@ async function consumersOf(
 ): Promise<{ readonly consumers: readonly Consumer[]; readonly cursor: string | null }> {
   if (cursor?.startsWith(TOKENS)) {
     const after = cursor.slice(TOKENS.length);
-    const left = (await tokenCallers(store.history)).filter((id) => id > after).toSorted();
+    const left = (await tokenCallers(store.history, after !== '')).filter((id) => id > after).toSorted();
     const ids = left.slice(0, limit);
     return { consumers: ids.map(withoutKey), cursor: left.length > limit ? `${TOKENS}${ids.at(-1)}` : null };
   }
@@ -220,12 +220,12 @@ export async function reportOf(
   return historyReport(histories.flat(), span.step, span, unit);
 }
 
-/** The accounts of the token callers that have a history, in no order. */
-async function tokenCallers(store: Pick<HistoryStore, 'consumerIds'>): Promise<readonly string[]> {
+/** The accounts of the token callers that have a history, in no order. @param again on a page after the first */
+async function tokenCallers(store: Pick<HistoryStore, 'consumerIds'>, again: boolean): Promise<readonly string[]> {
   const seen = new Set<string>();
   // The account of a token caller with a customer begins with the id of the customer.
   for (const prefix of [TOKEN_HOLDER, CUSTOMER]) {
-    for await (const id of store.consumerIds(prefix)) {
+    for await (const id of store.consumerIds(prefix, again)) {
       // While a plan is not enforced, the history is that of the shadow.
       const accountId = withoutShadow(id);
       const { consumerId, unit } = partsOfAccount(accountId);

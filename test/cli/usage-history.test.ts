@@ -524,3 +524,22 @@ describe('on Redis, a history that cannot be read', () => {
     expect(await run(env, 'usage', id, '--days', '2', '--json')).toMatchObject({ code: 0, stderr: '' });
   });
 });
+
+test('the pages of one export look once through Redis for callers with tokens, and the next export looks again', async () => {
+  const env = await STORES.Redis!();
+  const store = await openStore(env);
+  atEnd(() => store.close());
+  const { perform } = operationsHere(store, () => {});
+  const use = (letter: string) => spend(env, `jwt_${letter.repeat(32)}`, recorded, 1);
+  const page = async (cursor?: string) =>
+    (await perform(exportUsage, { from: '1d', to: '2100-01-01', limit: 1, ...(cursor && { cursor }) })).output;
+  for (const letter of ['a', 'c']) await use(letter);
+  expect(await page()).toMatchObject({ records: [], cursor: 'tokens:' });
+  const first = await page('tokens:');
+  expect(first.records).toMatchObject([{ consumer: `jwt_${'a'.repeat(32)}` }]);
+  await use('b');
+  const second = await page(first.cursor!);
+  expect([second.records[0]!.consumer, second.cursor]).toEqual([`jwt_${'c'.repeat(32)}`, null]);
+  await page('tokens:');
+  expect((await page(first.cursor!)).records).toMatchObject([{ consumer: `jwt_${'b'.repeat(32)}` }]);
+});

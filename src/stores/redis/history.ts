@@ -42,6 +42,8 @@ for i = #members - 1, 1, -2 do
 end
 return reply`);
 
+const FOUND_MS = 60_000;
+
 /** Consumers in one call of the index. */
 const NOTED_AT_A_TIME = 500;
 
@@ -50,6 +52,8 @@ export class RedisHistory implements HistoryStore {
   readonly #redis: RedisClient;
   readonly #circuit: Calls;
   readonly #wallMs: (() => number) | undefined;
+  /** What `consumerIds` has found in the last minute, by prefix: the pages of one export share a scan. */
+  readonly #found = new Map<string, readonly string[]>();
 
   /** @param wallMs the gateway's own clock; left out: histories follow the store's clock unconditionally */
   constructor({ redis, circuit, wallMs }: StoreConnection & { readonly wallMs?: () => number }) {
@@ -90,14 +94,27 @@ export class RedisHistory implements HistoryStore {
     });
   }
 
-  async *consumerIds(prefix: string): AsyncGenerator<string> {
+  async *consumerIds(prefix: string, again: boolean): AsyncGenerator<string> {
+    const known = again ? this.#found.get(prefix) : undefined;
+    if (known !== undefined) {
+      yield* known;
+      return;
+    }
+    const found: string[] = [];
     const before = keyspace.history('').slice(0, -2);
     const start = `${before}{${prefix}`;
     for (const server of connectionsOf(this.#redis)) {
       const scan = (cursor: string) => server.scan(cursor, 'MATCH', `${start}*`, 'COUNT', 1000);
       for await (const names of pagesOf((cursor) => this.#circuit.read(() => scan(cursor), server)))
-        for (const name of names) yield accountIdIn(name, before);
+        for (const name of names) {
+          found.push(accountIdIn(name, before));
+          yield found.at(-1)!;
+        }
     }
+    this.#found.set(prefix, found);
+    setTimeout(() => {
+      if (this.#found.get(prefix) === found) this.#found.delete(prefix);
+    }, FOUND_MS).unref();
   }
 
   async addRefusals(refusals: readonly Refusals[]): Promise<void> {
