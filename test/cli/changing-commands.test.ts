@@ -18,6 +18,13 @@ const json = async (...words: string[]) => JSON.parse((await run(...words, '--js
 const newKey = async (...words: string[]) => json('keys', 'create', '--plan', 'pro', ...words);
 const newCustomer = async () => (await json('customers', 'create', '--plan', 'pro')).id as string;
 
+/** The id of a new key that is banned. */
+async function bannedKey(): Promise<string> {
+  const { id } = await newKey('--limit', 'hour=1');
+  await spend(env, id, allowance({ hour: 1 }, { after: 1, firstMs: 600_000 }), 3);
+  return id;
+}
+
 /** The words after the name of a command, once what they need is there. */
 const WORDS: Readonly<Record<string, () => Promise<string[]>>> = {
   createKey: async () => ['--plan', 'pro'],
@@ -55,11 +62,7 @@ const WORDS: Readonly<Record<string, () => Promise<string[]>>> = {
     return [id, 'day'];
   },
   resetUsage: async () => [(await newKey()).id, '--window', 'day', '--window', 'minute'],
-  liftBan: async () => {
-    const { id } = await newKey('--limit', 'hour=1');
-    await spend(env, id, allowance({ hour: 1 }, { after: 1, firstMs: 600_000 }), 3);
-    return [id, '--reason', 'x'];
-  },
+  liftBan: async () => [await bannedKey(), '--reason', 'x'],
 };
 const CHANGES = OPERATIONS.flatMap((operation) => {
   const { command, name } = operation;

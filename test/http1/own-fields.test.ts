@@ -8,8 +8,11 @@ const SINCE_MS = Date.UTC(2025, 11, 5);
 const SUNSET_MS = Date.UTC(2030, 11, 5);
 const ALL = { sinceMs: SINCE_MS, sunsetMs: SUNSET_MS, successor: '/v1/pets', link: 'https://docs.example/old' };
 
+/** Other settings of the route are left out: it has none of them. */
+const announced = (deprecated: object | null) => announcementOf({ deprecated } as Parameters<typeof announcementOf>[0]);
+
 const fieldsOf = (deprecation: typeof ALL | Record<string, unknown>) => {
-  const raw = announcementOf({ deprecated: { ...ALL, ...deprecation } as typeof ALL })!.fields;
+  const raw = announced({ ...ALL, ...deprecation })!.fields;
   return Object.fromEntries(raw.flatMap((name, i) => (i % 2 === 0 ? [[name, raw[i + 1]]] : [])));
 };
 
@@ -38,10 +41,10 @@ test.each([
 });
 
 test('a deprecated route drops the Deprecation and Sunset of the service, also without a sunset, and adds to its Link', () => {
-  const { replaced } = announcementOf({ deprecated: { ...ALL, sunsetMs: null } })!;
+  const { replaced } = announced({ ...ALL, sunsetMs: null })!;
   const sent = ['Deprecation', '@1', 'sunset', 'x', 'Link', '</a>; rel="next"'];
   expect(responseFields(sent, [replaced], 200)).toEqual(sent.slice(4));
-  expect(announcementOf({ deprecated: null })).toBeNull();
+  expect(announced(null)).toBeNull();
 });
 
 test.each(OWN_FIELDS.filter(({ replaces }) => replaces !== undefined))(

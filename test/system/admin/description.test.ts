@@ -299,11 +299,11 @@ describe('the API held to its description', () => {
     ] as const;
     /** What is done to a key or a customer while it is banned. */
     const banChanges = [['DELETE', '/bans/{id}', undefined]] as const;
+    const onBan = (path: string, of: string) => `/admin${path.replace('{id}', of)}`;
     const eachBanned = async (of: TestGateway) => {
       for (const [method, path, body] of banChanges) {
         for (const kind of KINDS.filter((one) => path.startsWith('/bans/') || path.startsWith(one))) {
-          const on = `/admin${path.replace('{id}', await bannedId(of, kind))}`;
-          await referee.ask(of, method, on, body);
+          await referee.ask(of, method, onBan(path, await bannedId(of, kind)), body);
         }
       }
     };
@@ -325,6 +325,7 @@ describe('the API held to its description', () => {
     await it('POST', `/admin/keys/${ended.id}/delete`);
     for (const [method, path, body] of [...changes, ...usageChanges])
       await it(method, `/admin/keys/${id}${path}`, body);
+    for (const [method, path, body] of banChanges) await it(method, onBan(path, id), body);
     // A plan that has left plans.yaml: what its keys may do cannot be told.
     const plans = `plans:
   free: { limits: { minute: 60, hour: unlimited }, shadow: { minute: 30 }, bans: off }
@@ -340,6 +341,7 @@ describe('the API held to its description', () => {
     await referee.ask(without, 'GET', `/admin/customers/${planless}/usage`);
     for (const [method, path, body] of usageChanges)
       await referee.ask(without, method, `/admin/customers/${planless}${path}`, body);
+    for (const [method, path, body] of banChanges) await referee.ask(without, method, onBan(path, planless), body);
     await referee.ask(without, 'GET', '/admin/plans');
     for (const body of [
       { plan: 'free' },
