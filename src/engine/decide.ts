@@ -9,7 +9,7 @@ import type { AccountState, Details, Draft, LeaseTerms, Outcome, Rule, RuleBudge
 /*
  * The engine: which requests a store admits, and what it has counted afterwards. It is pure. A store loads the accounts of a request, calls
  * the engine, and saves each account that is another object than before. The embedded store and a gateway without its store run this
- * code; Redis runs src/stores/redis/decide.lua, which the twin tests in test/admit/ hold equal to it: change both or neither.
+ * code, and Redis runs the Lua that `npm run engine:lua` makes of it, within src/stores/redis/shell.
  *
  * An account (`AccountState`) has a count for each open window, strikes, a ban, top-ups, leases, and tickets of requests in flight. A
  * consumer has one account of its own. Customers, groups of routes and units have further ones. A rule (`Rule`) has a budget for each

@@ -1,5 +1,7 @@
+import type { WindowName } from '../model/values.ts';
+import * as charging from './charging.ts';
 import * as counting from './counting.ts';
-import type { Limit, WindowCounts } from './types.ts';
+import type { Draft, Limit, WindowCounts } from './types.ts';
 
 /**
  * The windows of an account after the settlement of a request. What it took in advance and did not use returns to the windows and slices
@@ -15,17 +17,25 @@ export function settled(
   places: readonly number[],
   nowMs: number,
 ): WindowCounts {
-  let windows = counting.copyOfWindows(before);
+  let windows: Draft<WindowCounts> = {};
+  for (const name in before) windows[name as WindowName] = before[name as WindowName]!;
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i]!;
     const count = before[limit.window];
-    const present = counting.presentCount(count, limit, nowMs).count;
-    if (delta > 0) {
-      windows[limit.window] = counting.countIn(present, limit, nowMs, delta);
-    } else if (present !== undefined && count?.slices?.per === limit.slices) {
-      const after = counting.givenBack(present, limit, places[i]!, -delta);
-      if (after === undefined) windows = counting.withoutWindow(windows, limit.window);
-      else if (after !== present) windows[limit.window] = after;
+    if (count !== undefined && charging.isPresent(count, limit, nowMs)) {
+      // What the rest does, for a fixed window: most are, and counting.ts is not loaded for them.
+      const { used, endsAtMs } = count;
+      if (delta > 0 || endsAtMs === places[i])
+        windows[limit.window] = { used: used + delta > 0 ? used + delta : 0, endsAtMs };
+    } else {
+      const present = counting.presentCount(count, limit, nowMs).count;
+      if (delta > 0) {
+        windows[limit.window] = counting.countIn(present, limit, nowMs, delta);
+      } else if (present !== undefined && count?.slices?.per === limit.slices) {
+        const after = counting.givenBack(present, limit, places[i]!, -delta);
+        if (after === undefined) windows = counting.withoutWindow(windows, limit.window);
+        else if (after !== present) windows[limit.window] = after;
+      }
     }
   }
   return windows;

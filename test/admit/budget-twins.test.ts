@@ -27,7 +27,7 @@ afterAll(() => redis.disconnect());
 const TICKET_MS = 10_000;
 
 test(
-  'decide and decide.lua agree on histories with one to eight budgets in two scopes, and on requests in flight',
+  'the engine decides in Redis as it does in TypeScript, with one to eight budgets in two scopes, and with requests in flight',
   async () => {
     const ledgers = [twinLedger(redis), twinLedger(redis)];
     let run = 0;

@@ -28,7 +28,7 @@ beforeAll(async () => {
 afterAll(() => redis.disconnect());
 
 test(
-  'decide and decide.lua lend, take back, wait and refuse alike (reliability 300)',
+  'the engine lends, takes back, waits and refuses in Redis as it does in TypeScript (reliability 300)',
   async () => {
     const ledger = twinLedger(redis);
     const seen = { lent: 0, waited: 0, takenBack: 0 };

@@ -5,9 +5,10 @@ import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { banOf, DecisionCalls, gatewayClock } from '../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { replyOf } from '../../tools/kit/message-pack.ts';
 import { allowance, alsoCharging, BANS, withOwn } from '../support/allowance.ts';
 
-// What decide.lua is told and what its numbers are read as, against a Redis of the test's.
+// What the decision script is told and what its numbers are read as, against a Redis of the test's.
 
 interface Sent {
   readonly name: string;
@@ -24,7 +25,7 @@ function callsOf(replies: readonly (string | Error)[], wallMs?: () => number, de
     sendCommand(command: { name: string; args: string[]; resolve(reply: Buffer): void; reject(error: Error): void }) {
       sent.push({ name: command.name, args: command.args });
       const reply = replies[sent.length - 1]!;
-      setImmediate(() => (reply instanceof Error ? command.reject(reply) : command.resolve(Buffer.from(reply))));
+      setImmediate(() => (reply instanceof Error ? command.reject(reply) : command.resolve(replyOf(reply))));
     },
   } as unknown as Redis;
   const abouts: unknown[] = [];
@@ -165,28 +166,42 @@ test.each([
 });
 
 describe('the script is told', () => {
-  const RULE = '0 0 0 0 0 0 0 0 0 -1 4 2 5 4 100';
+  const rest = ['x', 'X', 'b', 'B', 'w', 't', 'l'];
+  const minute = { window: 'minute', lengthMs: 60_000, limit: 5 };
+  const day = { window: 'day', lengthMs: 86_400_000, limit: 100 };
+  const own = { name: '', fields: ['m', 'M', 'd', 'D', ...rest], limits: [minute, day] };
+  const RULE = { budgets: [own], bansIn: 0, histories: 0, recordsAll: false, units: [] };
+  const bounded = { ...own, inFlight: 3, fields: [...own.fields, 'f'] };
+  const hour = { window: 'hour', lengthMs: 3_600_000, limit: 50 };
+  const hourly = { inFlight: 9, fields: ['h', 'H', ...rest, 'f'], limits: [hour] };
+  /** What the arguments say, from one on. */
+  const told = (args: readonly string[], from: number) => args.slice(from).map((text) => JSON.parse(text));
   test('each rule once, and equal requests in one run', async () => {
     const none = '0 '.repeat(6).trim();
     const { calls, sent, abouts } = callsOf([`${T0} ${none}`]);
     const other = { ...allowance({ second: 3 }, {}, { second: { slices: 7 } }), history: 'all' as const };
     await calls.decide([ask('a'), ask('b'), ask('c', plain, 2), ask('d', plain, 2, 4), ask('e', other), ask('f')]);
-    const [digest, count, ...rest] = sent[0]!.args;
+    const [digest, count, ...names] = sent[0]!.args;
     expect([sent[0]!.name, digest, count]).toEqual(['evalsha', 'e0e1f9fabfc9d4800c877a703b823ac0578ff8db', '7']);
-    expect(abouts).toEqual([['run', rest[0]]]);
-    expect(rest.slice(7)).toEqual([
-      '2 1 1 2 2 1 2 1 2 4 2 1 3 1 1 1 2 1 1 1 ',
+    expect(abouts).toEqual([['run', names[0]]]);
+    const second = { window: 'second', lengthMs: 1_000, limit: 3, slices: 7 };
+    expect(told(names, 7)).toEqual([
+      [2, 1, 1, 2, 2, 1, 2, 1, 2, 4, 2, 1, 3, 1, 1, 1, 2, 1, 1, 1],
       RULE,
-      `11 ${Object.values(BANS).join(' ')} 0 0 -1 2 71 3`,
+      {
+        ...{ ...RULE, bans: BANS, histories: 1, recordsAll: true },
+        budgets: [{ name: '', fields: ['s', 'S', ...rest], limits: [second] }],
+      },
     ]);
   });
 
   test('the gateway’s clock where a history is kept, in whole seconds', async () => {
     const { calls, sent } = callsOf([`${T0} 0`, `${T0} 0`], () => 5_999);
     await calls.decide([ask('a', { ...plain, history: 'admitted' })]);
-    expect(sent[0]!.args.slice(-2)).toEqual([`1${RULE.slice(1)}`, '@5']);
+    expect(sent[0]!.args.at(-1)).toBe('@5');
+    expect(JSON.parse(sent[0]!.args.at(-2)!)).toEqual({ ...RULE, histories: 1 });
     await calls.decide([ask('a')]);
-    expect(sent[1]!.args.at(-1)).toBe(RULE);
+    expect(told(sent[1]!.args, -1)).toEqual([RULE]);
     expect(gatewayClock(undefined)).toEqual([]);
   });
 
@@ -196,26 +211,37 @@ describe('the script is told', () => {
     await calls.decide([{ ...asked, amounts: { tokens: 40 } }, { ...asked, held: [1, 2, 0] }, asked], true);
     const histories = ['cus_1/key_1', 'cus_1', 'cus_1/key_1%tokens', 'cus_1%tokens'].map(keyspace.history);
     const keys = [...['cus_1/key_1', 'cus_1', 'cus_1%tokens'].map(keyspace.account), ...histories];
-    expect(sent[0]!.args.slice(2)).toEqual([
-      ...[...keys, ...keys, ...keys, '2 1 1 1 -1 -1 -1 40 2 1 1 1 1 2 0 0 2 1 1 1 -1 -1 -1 0 '],
-      '12 0 0 0 0 0 0 1 0 3 4 2 5 4 100 0 9 2 3 50 1 -1 2 4 500 =customer =customer-tokens =one',
+    expect(sent[0]!.args.slice(2, -2)).toEqual([...keys, ...keys, ...keys]);
+    const customer = { ...hourly, name: 'customer' };
+    const tokens = {
+      ...{ name: 'customer-tokens', unit: 'tokens', fields: ['d', 'D', ...rest] },
+      limits: [{ ...day, limit: 500 }],
+    };
+    expect(told(sent[0]!.args, -2)).toEqual([
+      [2, 1, 1, 1, -1, -1, -1, 40, 2, 1, 1, 1, 1, 2, 0, 0, 2, 1, 1, 1, -1, -1, -1, 0],
+      {
+        ...{ budgets: [bounded, customer, tokens], bansIn: 1, isBounded: true, holder: 'one' },
+        ...{ histories: 2, recordsAll: true, units: ['tokens'] },
+      },
     ]);
     expect(abouts).toEqual([['read', keys[0]]]);
     const grouped = alsoCharging({ ...plain, history: 'all' }, [budgetOf({ group: 'search', ...HOURLY })]);
     await calls.decide([ask('key_2', grouped)]);
-    expect(sent[1]!.args.slice(2)).toEqual([
-      ...[keyspace.account('key_2'), keyspace.account('key_2#search'), keyspace.history('key_2')],
-      ...['2 1 1 1 -1 -1 ', `11${RULE.slice(1)} 0 9 2 3 50 =search =one`],
+    const named = [keyspace.account('key_2'), keyspace.account('key_2#search'), keyspace.history('key_2')];
+    expect(sent[1]!.args.slice(2, -2)).toEqual(named);
+    const ofProcess = { ...RULE, isBounded: true, holder: 'one', histories: 1 };
+    expect(told(sent[1]!.args, -2)).toEqual([
+      [2, 1, 1, 1, -1, -1],
+      { ...ofProcess, budgets: [own, { ...hourly, name: 'search' }], recordsAll: true },
     ]);
     await calls.decide([ask('key_3', { ...BOUNDED, history: 'admitted' })]);
-    expect(sent[2]!.args.slice(4)).toEqual(['2 1 1 1 -1 ', '1 0 0 0 0 0 0 0 0 3 4 2 5 4 100 =one']);
+    expect(told(sent[2]!.args, 4)).toEqual([[2, 1, 1, 1, -1], { ...ofProcess, budgets: [bounded] }]);
     const units = ask('cus_1/key_4', { ...alsoCharging(plain, OTHERS.slice(1)), inUnits: ['tokens'] });
     const [forty, fifty] = [{ tokens: 40 }, { tokens: 50 }];
     await calls.decide([forty, forty, fifty].map((amounts) => ({ ...units, amounts })));
     const withoutHistory = ['cus_1/key_4', 'cus_1%tokens'].map(keyspace.account);
-    expect(sent[3]!.args.slice(2, 9)).toEqual([
-      ...[...withoutHistory, ...withoutHistory, ...withoutHistory, '2 1 1 2 40 2 1 1 1 50 '],
-    ]);
+    expect(sent[3]!.args.slice(2, 8)).toEqual([...withoutHistory, ...withoutHistory, ...withoutHistory]);
+    expect(JSON.parse(sent[3]!.args[8]!)).toEqual([2, 1, 1, 2, 40, 2, 1, 1, 1, 50]);
   });
 
   test('what a gateway borrows and returns, each consumer apart', async () => {
@@ -230,14 +256,10 @@ describe('the script is told', () => {
       { ...ask('a'), leaseTerms: { isFinal: true, returned: { ...returned, unused: 0 } } },
       { ...ask('b'), amounts: {} },
     ]);
-    const runs = [
-      '2 1 1 1',
-      '2 1 1 0 20 7 0 0 0',
-      '2 1 1 0 20 7 0 0 0',
-      '2 1 1 0 0 0 1 7 5 2 1 4',
-      '2 1 1 0 0 0 1 7 0',
-    ];
-    expect(sent[0]!.args.at(-2)).toBe(`${[...runs, '2 1 1 1'].join(' ')} `);
+    const borrowing = [2, 1, 1, 0, 20, 7, 0, 0, 0];
+    const returning = [...[2, 1, 1, 0, 0, 0, 1, 7, 5, 2, 1, 4], ...[2, 1, 1, 0, 0, 0, 1, 7, 0]];
+    const runs = [...[2, 1, 1, 1], ...borrowing, ...borrowing, ...returning, ...[2, 1, 1, 1]];
+    expect(JSON.parse(sent[0]!.args.at(-2)!)).toEqual(runs);
   });
 
   test('nothing more once the deadline has passed: the request was decided without the store', async () => {
@@ -265,7 +287,8 @@ describe('the script is told', () => {
 describe('the periods of calendar windows', () => {
   const monthly = allowance({ month: 9 }, null);
   const month = (text: string) => Date.parse(`${text}-01T00:00:00Z`);
-  const around = (...months: readonly string[]) => `0 0 0 0 0 0 0 0 0 -1 6 4006 9 ${months.map(month).join(' ')}`;
+  const around = (...months: readonly string[]) => months.map(month);
+  const instantsIn = (args: readonly string[]) => JSON.parse(args.at(-1)!).budgets[0].limits[0].instants;
 
   test('are those around the store’s clock: if it is elsewhere it says so, and is asked again', async () => {
     const { calls, sent } = callsOf([
@@ -276,13 +299,13 @@ describe('the periods of calendar windows', () => {
     ]);
     expect(await calls.decide([ask('a', monthly)])).toEqual([null]);
     expect(sent).toHaveLength(2);
-    expect(sent[1]!.args.at(-1)).toBe(around('2040-02', '2040-03', '2040-04', '2040-05'));
+    expect(instantsIn(sent[1]!.args)).toEqual(around('2040-02', '2040-03', '2040-04', '2040-05'));
     // The text is kept while the clock is in its month.
     await calls.decide([ask('a', monthly)]);
     expect(sent[2]!.args.at(-1)).toBe(sent[1]!.args.at(-1));
     // A clock that has jumped asks for another one at once.
     await calls.decide([ask('a', monthly)]);
-    expect(sent[3]!.args.at(-1)).toBe(around('2040-03', '2040-04', '2040-05', '2040-06'));
+    expect(instantsIn(sent[3]!.args)).toEqual(around('2040-03', '2040-04', '2040-05', '2040-06'));
   });
 
   test('are made anew when the store’s clock was set back, and only then', async () => {
@@ -293,7 +316,7 @@ describe('the periods of calendar windows', () => {
       await calls.decide([ask('a', monthly)]);
       expect(calls.storeNowMs).toBe(late);
       await calls.decide([ask('a', monthly)]);
-      expect(sent[3]!.args.at(-1)).toBe(around('2030-02', '2030-03', '2030-04', '2030-05'));
+      expect(instantsIn(sent[3]!.args)).toEqual(around('2030-02', '2030-03', '2030-04', '2030-05'));
       now.mockReturnValue(6_000);
       expect(calls.storeNowMs).toBe(early + 1_000);
       const periods = vi.spyOn(monthly.limits[0]!.calendar!, 'instantsAround');

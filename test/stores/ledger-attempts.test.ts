@@ -3,6 +3,7 @@ import { Circuit } from '../../src/stores/redis/circuit.ts';
 import type { RedisClient } from '../../src/stores/redis/connection.ts';
 import type { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
+import { replyOf } from '../../tools/kit/message-pack.ts';
 import { allowance } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
 
@@ -22,7 +23,7 @@ function ledgerOn(replies: readonly { readonly afterMs: number; readonly value: 
     reject(e: Error): void;
   }) => {
     const { afterMs, value } = replies[sent.push(name) - 1]!;
-    setTimeout(() => (value instanceof Error ? reject(value) : resolve(Buffer.from(value))), afterMs);
+    setTimeout(() => (value instanceof Error ? reject(value) : resolve(replyOf(value))), afterMs);
   };
   const redis = { sendCommand } as unknown as RedisClient;
   const circuit = new Circuit({ timeoutMs: TIMEOUT_MS, failures: 3, probeEveryMs: 100, probe: async () => 'PONG' });

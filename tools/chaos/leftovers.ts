@@ -28,7 +28,7 @@ async function* namesIn(command: Command): AsyncGenerator<string> {
   } while (cursor !== '0');
 }
 
-/** What one field of a consumer's account holds; null where there is no account. The field is one of decide.lua's. */
+/** What one field of a consumer's account holds; null where there is no account. The field is one of the shell's (src/stores/redis/shell). */
 export async function accountField(store: Store, consumerId: string, field: string): Promise<number | null> {
   for (const command of await store.primaries()) {
     try {

@@ -16,15 +16,20 @@ export function productionPackages(lock: string): readonly LockedPackage[] {
   const { packages } = JSON.parse(lock) as {
     packages: Record<
       string,
-      { version: string; license?: string; dev?: boolean; devOptional?: boolean; optional?: boolean }
+      { version: string; license?: string; link?: boolean; dev?: boolean; devOptional?: boolean; optional?: boolean }
     >;
   };
-  return Object.entries(packages)
-    .filter(([path, { dev, devOptional, optional }]) => path !== '' && !dev && !devOptional && !optional)
-    .map(([path, { version, license }]) => {
-      const name = path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
-      if (license === undefined) throw new Error(`${name} ${version} has no licence in package-lock.json.`);
-      return { path, name, version, licence: license };
-    })
-    .sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : a.version < b.version ? -1 : 1));
+  return (
+    Object.entries(packages)
+      // What a link leads to has an entry of its own.
+      .filter(
+        ([path, { link, dev, devOptional, optional }]) => path !== '' && !link && !dev && !devOptional && !optional,
+      )
+      .map(([path, { version, license }]) => {
+        const name = path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
+        if (license === undefined) throw new Error(`${name} ${version} has no licence in package-lock.json.`);
+        return { path, name, version, licence: license };
+      })
+      .sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : a.version < b.version ? -1 : 1))
+  );
 }

@@ -1,7 +1,7 @@
 -- Gives a ban of one account to another (the twin of `banned` in src/engine/changes.ts). The two may be in different slots
 -- of a cluster, so the ban is read first, and this script writes it.
 --
--- KEYS[1] the hash of the account that gets the ban, its fields as in decide.lua
+-- KEYS[1] the hash of the account that gets the ban, its fields as in windows.lua
 -- ARGV[1..4] the fields b, B, w and W of the ban
 -- ARGV[5] how long the other account is kept, milliseconds: as long as its ban is remembered
 -- reply   1 if the ban was written, 0 if it has ended, or the account has one that ends later, or holds foreign values

@@ -5,21 +5,23 @@ import { type DecisionRequest, NothingDone } from '../../admit/ledger.ts';
 import type { Allowance, Budgets } from '../../admit/plan.ts';
 import type { WindowLimit } from '../../admit/windows.ts';
 import { slicedCount } from '../../engine/counting.ts';
-import type { AccountState, Amounts, LeaseTerms, Outcome } from '../../engine/types.ts';
+import type { AccountState, LeaseTerms, Limit, Outcome } from '../../engine/types.ts';
 import { Failure } from '../../failure.ts';
 import type { Ban, WindowCount } from '../../model/account.ts';
 import { WINDOWS, type WindowName } from '../../model/values.ts';
 import type { RedisClient } from './connection.ts';
+import { ENGINE_LUA, withSource } from './engine-lua.ts';
 import { keyspace } from './keyspace.ts';
 import { luaFile } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
+import type { StoredRule } from './shell/decision-script.ts';
 
 export const WINDOWS_LUA = luaFile('./windows.lua');
 /** The name of the channel on which scripts call back what is lent. */
 export const RECALLS_LUA = `local RECALLS = '${keyspace.recallsChannel}'\n`;
 export const HISTORY_LUA = luaFile('./history.lua');
-/** The decision script. Exported for the test that compares it with src/engine/decide.ts. */
-export const DECIDE_LUA = WINDOWS_LUA + HISTORY_LUA + RECALLS_LUA + luaFile('./decide.lua');
+/** The decision script. Exported for the test that compares it with src/engine. */
+export const DECIDE_LUA = `${HISTORY_LUA}${RECALLS_LUA}${ENGINE_LUA}return files.decision_script.main()\n`;
 
 /** How often a call is made with the periods that the store's clock asks for. */
 const MAX_ATTEMPTS = 3;
@@ -35,7 +37,7 @@ interface DecisionCallsOptions extends StoreConnection {
   readonly onUnrecorded?: ((history: string) => void) | undefined;
 }
 
-/** Calls of decide.lua, which describes its arguments and its reply. */
+/** Calls of the decision script: shell/decision-script.ts describes its arguments and its reply. */
 export class DecisionCalls {
   readonly #redis: RedisClient;
   readonly #circuit: Calls;
@@ -106,14 +108,14 @@ export function gatewayClock(wallMs: (() => number) | undefined): string[] {
   return wallMs === undefined ? [] : [`@${Math.floor(wallMs() / 1_000)}`];
 }
 
-/** The arguments of the script (described in decide.lua). Each rule is sent once: most requests of a turn share a few. */
+/** The arguments of the script (described in shell/decision-script.ts). Each rule is sent once: most requests of a turn share a few. */
 function argumentsOf(
   requests: readonly DecisionRequest[],
   texts: RuleTexts,
   wallMs: (() => number) | undefined,
 ): string[] {
   const rules = new Map<Allowance, number>();
-  let runs = '';
+  const runs: number[] = [];
   for (let i = 0; i < requests.length; ) {
     const { allowance, cost, n, amounts, leaseTerms } = requests[i]!;
     const held = heldOf(requests[i]!);
@@ -122,13 +124,13 @@ function argumentsOf(
     rules.set(allowance, rule);
     let next = i + 1;
     while (!isApart && next < requests.length && isSame(requests[next]!, requests[i]!)) next++;
-    runs +=
-      leaseTerms === undefined ? `${rule} ${n} ${cost} ${next - i} ` : `${rule} ${n} ${cost} ${termsText(leaseTerms)} `;
-    if (held !== undefined) runs += `${held.join(' ')} `;
-    if (allowance.inUnits !== undefined) runs += amountsText(allowance.inUnits, amounts);
+    runs.push(rule, n, cost, leaseTerms === undefined ? next - i : 0);
+    if (leaseTerms !== undefined) runs.push(...termsOf(leaseTerms));
+    if (held !== undefined) runs.push(...held);
+    for (const unit of allowance.inUnits ?? []) runs.push(amounts?.[unit] ?? 0);
     i = next;
   }
-  const args = [runs];
+  const args = [JSON.stringify(runs)];
   let keepsHistory = false;
   for (const allowance of rules.keys()) {
     args.push(texts.of(allowance));
@@ -148,17 +150,10 @@ function isSame(one: DecisionRequest, other: DecisionRequest): boolean {
   );
 }
 
-/** What a request says about leases, as decide.lua describes it. */
-function termsText({ borrows, isFinal, returned }: LeaseTerms): string {
+/** What a request says about leases, as the script describes it. */
+function termsOf({ borrows, isFinal, returned }: LeaseTerms): number[] {
   const places = returned === undefined || returned.unused === 0 ? [] : returned.places.flat();
-  const numbers = [borrows?.units ?? 0, borrows?.id ?? 0, isFinal ? 1 : 0, returned?.id ?? 0, returned?.unused ?? 0];
-  return [0, ...numbers, ...places].join(' ');
-}
-
-function amountsText(inUnits: readonly string[], amounts: Amounts | undefined): string {
-  let text = '';
-  for (const unit of inUnits) text += `${amounts?.[unit] ?? 0} `;
-  return text;
+  return [borrows?.units ?? 0, borrows?.id ?? 0, isFinal ? 1 : 0, returned?.id ?? 0, returned?.unused ?? 0, ...places];
 }
 
 /** The text of an allowance's rule, and from when until when by the store's clock its calendar windows are up to date. */
@@ -213,38 +208,59 @@ class RuleTexts {
   }
 }
 
+/** Of strikes, bans, top-ups and leases (shell/rare-fields.ts). */
+const RARE_FIELDS = ['x', 'X', 'b', 'B', 'w', 't', 'l'];
+/** Of what was counted, and of ends (shell/stored-account.ts). */
+const FIELDS: Readonly<Record<WindowName, readonly [string, string]>> = {
+  second: ['s', 'S'],
+  minute: ['m', 'M'],
+  hour: ['h', 'H'],
+  day: ['d', 'D'],
+  week: ['k', 'K'],
+  month: ['n', 'N'],
+};
+
+/** The fields that a decision reads of the account of a budget. Exported for a test. */
+export function fieldsOf(limits: readonly { readonly window: WindowName }[], inFlight: number | undefined): string[] {
+  return [...windowFields(limits), ...RARE_FIELDS, ...(inFlight === undefined ? [] : ['f'])];
+}
+
+export function windowFields(limits: readonly { readonly window: WindowName }[]): string[] {
+  return limits.flatMap(({ window }) => FIELDS[window]);
+}
+
 /** @param holder the name of this process */
 function ruleOf(
   { budgets, boundsInFlight, bans, bansIn, history, inUnits = [] }: Allowance,
   nowMs: number,
   holder: string,
 ): string {
-  const histories = history === undefined ? 0 : budgets.filter(({ isWhole }) => isWhole).length;
-  const rule =
-    bans === null
-      ? [0, 0, 0, 0, 0, 0]
-      : [bans.after, bans.withinMs, bans.firstMs, bans.factor, bans.longestMs, bans.forgetMs];
-  const words: (number | string)[] = [histories + (history === 'all' ? 10 : 0), ...rule, bansIn];
-  for (const { unit = '', inFlight = -1, limits } of budgets) {
-    const windows = limits.flatMap((limit) => windowText(limit, limit.limit, nowMs));
-    words.push(inUnits.indexOf(unit) + 1, inFlight, windows.length, ...windows);
-  }
-  for (const { name } of budgets) if (name !== '') words.push(`=${name}`);
-  if (boundsInFlight) words.push(`=${holder}`);
-  return words.join(' ');
+  const stored = budgets.map(({ name, unit, inFlight, limits }) => ({
+    ...{ name, unit, inFlight },
+    fields: fieldsOf(limits, inFlight),
+    limits: storedLimits(limits, nowMs),
+  }));
+  const rule: StoredRule = {
+    budgets: stored,
+    bansIn,
+    ...(bans === null ? {} : { bans }),
+    ...(boundsInFlight ? { isBounded: true, holder } : {}),
+    histories: history === undefined ? 0 : budgets.filter(({ isWhole }) => isWhole).length,
+    recordsAll: history === 'all',
+    units: inUnits,
+  };
+  return JSON.stringify(rule);
 }
 
-/** The code of a window as decide.lua describes it, one number behind it, and the instants of its periods. */
-export function windowText(
-  { window, slices = 0, calendar }: Pick<WindowLimit, 'window' | 'slices' | 'calendar'>,
-  number: number,
-  nowMs: number,
-): number[] {
-  const instants = calendar === undefined ? [] : calendar.instantsAround(nowMs);
-  return [WINDOWS.indexOf(window) + 1 + 10 * slices + 1_000 * instants.length, number, ...instants];
+/** Limits as the scripts take them: with the instants of calendar windows around `nowMs`. */
+export function storedLimits(limits: readonly WindowLimit[], nowMs: number): Limit[] {
+  return limits.map(({ window, lengthMs, limit, slices, calendar }) => {
+    const instants = calendar?.instantsAround(nowMs);
+    return { window, lengthMs, limit, instants, ...(slices === undefined ? {} : { slices }) };
+  });
 }
 
-/** Parses one consumer's part of the reply (described in decide.lua). */
+/** Reads one consumer's part of the reply (described in shell/decision-reply.ts). */
 function outcomeOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: number, reply: Numbers): Outcome | null {
   const length = reply.next();
   if (length === 0) return null;
@@ -333,41 +349,43 @@ export function banOf(number: number, untilMs: number, window: number): Ban | nu
   return number > 0 && name !== undefined ? { number, untilMs, window: name } : null;
 }
 
-const SPACE = 0x20;
-const ZERO = 0x30;
-
-/** Parses the whole numbers of a text one after the other: ASCII digits, separated by single spaces. */
+/** Reads the whole numbers of a list in MessagePack one after the other, as `cmsgpack.pack` of Redis writes them. */
 export class Numbers {
-  readonly #text: Uint8Array;
-  #at = 0;
+  readonly #reply: Buffer;
+  #at: number;
   /** How many numbers have been read. */
   count = 0;
+  /** How many there are. */
+  readonly size: number;
 
-  constructor(text: Uint8Array) {
-    this.#text = text;
+  /** @throws Failure `store_unavailable` if it is no list */
+  constructor(reply: Buffer) {
+    this.#reply = reply;
+    const first = reply[0];
+    if (first === undefined || first < 0x90 || (first > 0x9f && first !== 0xdc && first !== 0xdd)) throw noNumber();
+    const bytes = first <= 0x9f ? 0 : first === 0xdc ? 2 : 4;
+    if (reply.length < 1 + bytes) throw noNumber();
+    this.size = bytes === 0 ? first & 0x0f : reply.readUIntBE(1, bytes);
+    this.#at = 1 + bytes;
   }
 
   get isAtEnd(): boolean {
-    return this.#at >= this.#text.length;
+    return this.count >= this.size;
   }
 
-  /** @throws Failure `store_unavailable` if no number follows */
+  /** @throws Failure `store_unavailable` if no whole number follows */
   next(): number {
-    const text = this.#text;
-    const from = this.#at;
-    let number = 0;
-    let at = from;
-    for (; at < text.length; at++) {
-      const byte = text[at]!;
-      if (byte === SPACE) break;
-      const digit = byte - ZERO;
-      if (digit < 0 || digit > 9) throw noNumber();
-      number = number * 10 + digit;
-    }
-    if (at === from) throw noNumber();
-    this.#at = at + 1;
+    const reply = this.#reply;
+    const first = reply[this.#at]!;
+    // Of unsigned numbers 1, 2, 4 and 8 bytes follow.
+    const bytes = first < 0x80 ? 0 : first >= 0xcc && first <= 0xcf ? 1 << (first - 0xcc) : -1;
+    const from = this.#at + 1;
+    if (bytes < 0 || this.isAtEnd || from + bytes > reply.length) throw noNumber();
+    this.#at = from + bytes;
     this.count++;
-    return number;
+    if (bytes === 0) return first;
+    if (bytes === 8) return reply.readUInt32BE(from) * 2 ** 32 + reply.readUInt32BE(from + 4);
+    return reply.readUIntBE(from, bytes);
   }
 }
 
@@ -405,8 +423,14 @@ class Script {
           reject(error);
         }
       };
-      const onError = (error: Error) =>
-        attempts.isAwaited && error.message.startsWith('NOSCRIPT') ? send('eval', this.#lua) : reject(error);
+      const onError = (error: Error) => {
+        if (attempts.isAwaited && error.message.startsWith('NOSCRIPT')) {
+          send('eval', this.#lua);
+          return;
+        }
+        error.message = withSource(error.message, this.#lua);
+        reject(error);
+      };
       send('evalsha', this.#digest);
     });
   }
@@ -435,8 +459,10 @@ class Attempts {
 
   /** The script has replied. If the reply is the store's clock alone, the next call has the periods around that. */
   isNextAfter(reply: Buffer): boolean {
-    if (reply.includes(SPACE) || this.#requests.length === 0) return false;
-    this.#rules.setClock(new Numbers(reply).next());
+    if (this.#requests.length === 0) return false;
+    const numbers = new Numbers(reply);
+    if (numbers.size > 1) return false;
+    this.#rules.setClock(numbers.next());
     this.#left--;
     return this.#left > 0 && this.isAwaited;
   }

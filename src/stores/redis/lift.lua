@@ -1,6 +1,6 @@
 -- Lifts a ban that is in force (the twin of `lift` in src/engine/changes.ts): clears the strikes, takes back the rung.
 --
--- KEYS[1] the hash of one consumer, its fields as in decide.lua
+-- KEYS[1] the hash of one consumer, its fields as in windows.lua
 -- KEYS[2] the list of the last changes
 -- ARGV[1] the id of this change
 -- ARGV[2] empty; or, if the lift is repeated after a failover, the end of the ban that it lifted, so that a later ban stays

@@ -1,16 +1,20 @@
 import { historyBehind } from '../../admit/account-id.ts';
 import { NothingDone, type Settlement, type SettlementOutcome } from '../../admit/ledger.ts';
 import type { RedisClient } from './connection.ts';
-import { gatewayClock, HISTORY_LUA, WINDOWS_LUA, windowText } from './decision-call.ts';
+import { gatewayClock, HISTORY_LUA, storedLimits, windowFields } from './decision-call.ts';
+import { ENGINE_LUA } from './engine-lua.ts';
 import { keyspace } from './keyspace.ts';
-import { LuaScript, luaFile } from './lua-script.ts';
+import { LuaScript } from './lua-script.ts';
 import type { Calls } from './shards.ts';
+import type { StoredSettlement } from './shell/settlement-script.ts';
 import { holdWrites } from './string-values.ts';
 
 /** Exported for its test. */
-export const SETTLE = new LuaScript<number | string>(WINDOWS_LUA + HISTORY_LUA + luaFile('./settle.lua'));
+export const SETTLE = new LuaScript<number | string>(
+  `${HISTORY_LUA}${ENGINE_LUA}return files.settlement_script.main()\n`,
+);
 
-/** Calls of settle.lua, which describes its arguments: one for each settlement, never sent twice. */
+/** Calls of the script that settles (shell/settlement-script.ts describes its arguments): one for each settlement, never sent twice. */
 export class SettlementCalls {
   readonly #redis: RedisClient;
   readonly #circuit: Calls;
@@ -40,22 +44,29 @@ export class SettlementCalls {
   }
 
   async #settleOne(settlement: Settlement): Promise<SettlementOutcome> {
-    const { accountId, delta, windows, histories, hour, isRecorded } = settlement;
+    const { accountId, histories, isRecorded } = settlement;
     const behind = isRecorded ? [accountId, ...histories].map(historyBehind) : [];
     const keys = [keyspace.account(accountId), ...[...histories, ...behind].map(keyspace.history)];
-    const nowMs = this.#storeNowMs();
-    const args = [
-      delta,
-      hour,
-      isRecorded ? 1 : 0,
-      ...windows.flatMap(({ of, placeMs }) => windowText(of, placeMs, nowMs)),
-    ];
+    const settled = settlementOf(settlement, this.#storeNowMs());
     const clock = histories.length === 0 ? [] : gatewayClock(this.#wallMs);
     try {
-      const reply = await this.#circuit.run(() => SETTLE.run(this.#redis, keys, ...args, ...clock), keys[0]);
+      const reply = await this.#circuit.run(() => SETTLE.run(this.#redis, keys, settled, ...clock), keys[0]);
       return reply === 0 ? 'settled' : 'lost';
     } catch (error) {
       return error instanceof NothingDone ? 'unsent' : 'lost';
     }
   }
+}
+
+/** The argument of the script. Exported for a test. */
+export function settlementOf(
+  { delta, hour, isRecorded, windows }: Pick<Settlement, 'delta' | 'hour' | 'isRecorded' | 'windows'>,
+  nowMs: number,
+): string {
+  const limits = windows.map(({ of }) => of);
+  const settlement: StoredSettlement = {
+    ...{ delta, hour, isRecorded, fields: windowFields(limits), limits: storedLimits(limits, nowMs) },
+    places: windows.map(({ placeMs }) => placeMs),
+  };
+  return JSON.stringify(settlement);
 }

@@ -1,6 +1,6 @@
--- How the counts of windows are kept in the hash of one consumer, and which part of them still counts: the twin of
--- src/engine/counting.ts, apart from `fitsAtMs`, whose twin is `fitsAt` in decide.lua. The scripts that follow it
--- (decision-call.ts and others) share these functions.
+-- How the counts of windows are kept in the hash of one consumer, and which part of them still counts, for the changes of operators
+-- and for what is reconciled: the twin of src/engine/counting.ts, as far as they need it. Decisions and settlements have
+-- src/stores/redis/shell, which reads and writes the same fields.
 --
 -- Fields of the hash, with short names because there may be a million hashes. Times are Unix milliseconds.
 --   s m h d k n   what was counted in the window (second, minute, hour, day, week, month): a number, or for a sliding window
@@ -161,22 +161,6 @@ local function makeSliding()
     keep(window, slices)
   end
 
-  -- As `giveBack` below.
-  function sliding.giveBack(window, place, amount)
-    local counts, first = window.slices.counts, window.slices.first
-    for i = 1, #counts do
-      if sliding.leavesAt(window, first + i - 1) == place then
-        counts[i] = max(counts[i] - amount, 0)
-        while #counts > 0 and counts[#counts] == 0 do counts[#counts] = nil end
-        local gone = 0
-        while gone < #counts and counts[gone + 1] == 0 do gone = gone + 1 end
-        if #counts == 0 then close(window) else dropFirst(window, gone) end
-        return true
-      end
-    end
-    return false
-  end
-
   return sliding
 end
 
@@ -217,15 +201,6 @@ local function countIn(window, now, spent)
   if window.per > 0 then return sliding().count(window, now, spent) end
   window.used = window.used + spent
   if window.ends == 0 then window.ends = window.latest end
-end
-
--- Gives back what was counted at a place: when that ceases to count. Returns whether the place is still there. The twin of
--- `givenBack` in src/engine/counting.ts.
-local function giveBack(window, place, amount)
-  if window.slices then return sliding().giveBack(window, place, amount) end
-  if window.ends ~= place or place == 0 then return false end
-  window.used = max(window.used - amount, 0)
-  return true
 end
 
 -- Makes numbers of the strikes, their end, the ban, its end and its window, the first five of `values`. False if they are foreign.

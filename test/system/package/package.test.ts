@@ -54,7 +54,8 @@ describe('the package', () => {
       expect(files).toContain(`config/${file}`);
     expect(files).toContain('examples/moving/caddy/before/Caddyfile');
     expect(files).toContain('src/library.d.ts');
-    expect(files).toContain('src/stores/redis/decide.lua');
+    for (const file of ['engine.lua', 'engine.lua.map', 'history.lua'])
+      expect(files).toContain(`src/stores/redis/${file}`);
     const sources = files.filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
     expect(sources.filter((file) => !file.startsWith('src/admin/console/page/'))).toEqual([]);
   });

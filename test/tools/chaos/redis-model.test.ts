@@ -1,9 +1,13 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { placeOf } from '../../../src/engine/counting.ts';
-import { DECIDE_LUA } from '../../../src/stores/redis/decision-call.ts';
+import { placeOf, WINDOW_MS } from '../../../src/engine/counting.ts';
+import type { BanRule } from '../../../src/model/plan.ts';
+import { WINDOWS } from '../../../src/model/values.ts';
+import { DECIDE_LUA, fieldsOf, Numbers } from '../../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { IN_FLIGHT } from '../../../src/stores/redis/ledger.ts';
+import type { StoredRule } from '../../../src/stores/redis/shell/decision-script.ts';
+import type { StoredBudget } from '../../../src/stores/redis/shell/stored-account.ts';
 import { RECONCILE } from '../../../src/stores/redis/usage-reconciler.ts';
 import { type ExecutedDecision, RedisModel } from '../../../tools/chaos/simulated/redis-model.ts';
 import { accountIn, additionIn, decisionParts } from '../../../tools/chaos/simulated/script-arguments.ts';
@@ -15,7 +19,7 @@ import { SEED, tries } from '../../support/sample.ts';
 
 /** Far in the future: Redis expires keys by its own clock, not by the one that the test moves. */
 const T0 = 4_000_000_000_000;
-const CLOCK_LINE = "local time = redis.call('TIME')";
+const CLOCK_LINE = /local time = redis\.call\(['"]TIME['"]\)/;
 const MOVED = "local ms = redis.call('GET', 'tg:test:model')\nlocal time = { math.floor(ms / 1000), ms % 1000 * 1000 }";
 const withClock = (lua: string) => {
   expect(lua.split(CLOCK_LINE)).toHaveLength(2);
@@ -30,34 +34,67 @@ afterAll(() => redis.disconnect());
 
 const PAUSES_MS = [0, 1, 300, 999, 1_000, 20_000, 60_000, 3_600_000];
 
-/** The numbers of two windows of any kind. */
-function windowsOf(chance: Chance, nowMs: number): number[] {
+type StoredLimit = StoredBudget['limits'][number];
+
+function limitOf(index: number, slices: number, limit: number, instants?: readonly number[]): StoredLimit {
+  const window = WINDOWS[index - 1]!;
+  const lengthMs = WINDOW_MS[window];
+  return {
+    window,
+    lengthMs,
+    limit,
+    ...(slices === 0 ? {} : { slices }),
+    ...(instants === undefined ? {} : { instants }),
+  };
+}
+
+/** Two windows of any kind. */
+function limitsOf(chance: Chance, nowMs: number): StoredLimit[] {
   const first = 1 + chance.below(3);
-  return [first, first + 1].flatMap((index) => {
+  return [first, first + 1].map((index) => {
     const kind = chance.below(3);
-    const instants = kind === 2 ? [nowMs - 90_000, nowMs - 1, nowMs + chance.below(2_000), nowMs + 90_000] : [];
+    const instants = kind === 2 ? [nowMs - 90_000, nowMs - 1, nowMs + chance.below(2_000), nowMs + 90_000] : undefined;
     const slices = kind === 1 ? chance.of([4, 7, 30]) : 0;
-    return [index + 10 * slices + 1_000 * instants.length, chance.below(10), ...instants];
+    return limitOf(index, slices, chance.below(10), instants);
   });
 }
 
-/** A rule of decide.lua with these budgets behind the own one. Each may bound the requests in flight; the last may count a unit. */
-function ruleOf(chance: Chance, nowMs: number, { histories = 0, bansIn = 0, names = [''], holder = '' } = {}) {
-  const bans = chance.share() < 0.3 ? [0, 0, 0, 0, 0, 0] : [1 + chance.below(4), 60_000, 1_500, 2, 60_000, 60_000];
+const budgetOf = (
+  name: string,
+  limits: StoredLimit[],
+  more: { inFlight?: number; unit?: string } = {},
+): StoredBudget => ({
+  ...{ name, limits, ...more },
+  fields: fieldsOf(limits, more.inFlight),
+});
+
+/** A rule with these budgets behind the own one. Each may bound the requests in flight; the last may count a unit. */
+function ruleOf(
+  chance: Chance,
+  nowMs: number,
+  { histories = 0, bansIn = 0, names = [''], holder = '' } = {},
+): StoredRule {
+  const bans = chance.share() < 0.3 ? {} : { bans: bansOf(1 + chance.below(4)) };
   const isAlone = names.length === 1;
-  const bounds = names.map(() => (isAlone || chance.share() < 0.5 ? -1 : 1 + chance.below(6)));
-  const units = isAlone ? 0 : chance.below(2);
-  const budgets = bounds.flatMap((bound, i) => {
-    const windows = windowsOf(chance, nowMs);
-    return [i === names.length - 1 ? units : 0, bound, windows.length, ...windows];
+  const bounds = names.map(() => (isAlone || chance.share() < 0.5 ? undefined : 1 + chance.below(6)));
+  const units = isAlone || chance.below(2) === 0 ? [] : ['unit'];
+  const budgets = bounds.map((inFlight, i) => {
+    const ofUnit = i === names.length - 1 && units.length > 0 ? { unit: 'unit' } : {};
+    return budgetOf(names[i]!, limitsOf(chance, nowMs), { ...(inFlight === undefined ? {} : { inFlight }), ...ofUnit });
   });
-  const isBounded = bounds.some((bound) => bound >= 0);
-  const named = [...names.slice(1), ...(isBounded ? [holder] : [])].map((name) => `=${name}`);
-  return { isBounded, units, text: [histories, ...bans, bansIn, ...budgets, ...named].join(' ') };
+  const isBounded = bounds.some((bound) => bound !== undefined);
+  return { budgets, bansIn, ...bans, ...(isBounded ? { isBounded, holder } : {}), histories, units };
 }
 
-/** Redis still tells the window of a ban that is forgotten; gateways do not read it. */
-const withoutFormerBan = (reply: string) => reply.replace(/ 0 0 \d$/, ' 0 0 0');
+function bansOf(after: number): BanRule {
+  return { after, withinMs: 60_000, firstMs: 1_500, factor: 2, longestMs: 60_000, forgetMs: 60_000 };
+}
+
+/** What the script replies to a call. */
+async function repliedTo(lua: string, names: readonly string[], args: readonly string[]): Promise<number[]> {
+  const numbers = new Numbers((await redis.callBuffer('eval', lua, names.length, ...names, ...args)) as Buffer);
+  return Array.from({ length: numbers.size }, () => numbers.next());
+}
 
 const ONE_BUDGET =
   'the model of Redis gives the same replies as Redis to every sequence of decisions and reconciled usage, seed %d';
@@ -74,9 +111,11 @@ test.each([20261122, SEED])(ONE_BUDGET, async (seed) => {
       await redis.set('tg:test:model', nowMs);
       const told = `run ${run}, step ${step}`;
       if (chance.share() < 0.6) {
-        const args = [`2 ${chance.below(6)} ${1 + chance.below(3)} 1 `, ruleOf(chance, nowMs).text];
-        const reply = String(await redis.eval(decideLua, 1, name, ...args));
-        expect(withoutFormerBan(model.decide(decisionParts([name], args)).reply), told).toBe(withoutFormerBan(reply));
+        const args = [[2, chance.below(6), 1 + chance.below(3), 1], ruleOf(chance, nowMs)].map((one) =>
+          JSON.stringify(one),
+        );
+        const reply = await repliedTo(decideLua, [name], args);
+        expect(model.decide(decisionParts([name], args)).reply, told).toEqual(reply);
       } else {
         const ownNowMs = chance.of([0, nowMs - 5_000_000]);
         const index = 1 + chance.below(4);
@@ -114,19 +153,19 @@ test.each([20261124, 393424792, SEED])(SEVERAL, async (seed) => {
         const rules = [1, 2].map(() => ruleOf(chance, nowMs, { histories: 2, bansIn: chance.below(2), names, holder }));
         const parts = Array.from({ length: 1 + chance.below(2) }, () => chance.of(accounts));
         const keys = parts.flatMap(([own, customer, group], i) => {
-          const counted = rules[i]!.units === 0 ? [own, customer] : [own, customer, `${own}%unit`, `${customer}%unit`];
+          const counted =
+            rules[i]!.units.length === 0 ? [own, customer] : [own, customer, `${own}%unit`, `${customer}%unit`];
           const histories = counted.map(keyspace.history);
           return [...[own, customer, group].map(keyspace.account), ...histories];
         });
-        const runs = parts.map((_, i) => {
+        const runs = parts.flatMap((_, i) => {
           const held = rules[i]!.isBounded ? ids.map(() => chance.below(4)) : [];
-          const amounts = rules[i]!.units === 0 ? [] : [chance.below(4)];
-          return [2 + i, 1 + chance.below(5), 1 + chance.below(3), 1, ...held, ...amounts, ''].join(' ');
+          const amounts = rules[i]!.units.length === 0 ? [] : [chance.below(4)];
+          return [2 + i, 1 + chance.below(5), 1 + chance.below(3), 1, ...held, ...amounts];
         });
-        const args = [runs.join(''), ...rules.map(({ text }) => text)];
-        const reply = String(await redis.eval(decideLua, keys.length, ...keys, ...args));
-        const { reply: modelled } = model.decide(decisionParts(keys, args));
-        expect(withoutFormerBans(modelled), told).toBe(withoutFormerBans(reply));
+        const args = [runs, ...rules].map((one) => JSON.stringify(one));
+        const reply = await repliedTo(decideLua, keys, args);
+        expect(model.decide(decisionParts(keys, args)).reply, told).toEqual(reply);
       } else {
         const [id, count] = [chance.of(ids), chance.below(4)];
         model.reportInFlight(id, holder, count);
@@ -139,7 +178,7 @@ test.each([20261124, 393424792, SEED])(SEVERAL, async (seed) => {
 const LENDING_PAUSES_MS = [0, 0, 0, 0, 1, 1, 1, 9, 9, 20, 100, 240, 250, 349, 1_000, 2_249, 2_251];
 
 /** Windows of every kind with limits that are large enough to lend, which stay the same in a run. */
-function lendingWindows(chance: Chance): (nowMs: number) => number[] {
+function lendingLimits(chance: Chance): (nowMs: number) => StoredLimit[] {
   const first = 1 + chance.below(3);
   const windows = [first, first + 1].map((index) => {
     const kind = chance.below(3);
@@ -151,10 +190,10 @@ function lendingWindows(chance: Chance): (nowMs: number) => number[] {
     };
   });
   return (nowMs) =>
-    windows.flatMap(({ index, slices, isCalendar, limit }) => {
+    windows.map(({ index, slices, isCalendar, limit }) => {
       const begunAtMs = nowMs - (nowMs % 40_000);
-      const instants = isCalendar ? [-1, 0, 1, 2].map((period) => begunAtMs + period * 40_000) : [];
-      return [index + 10 * slices + 1_000 * instants.length, limit, ...instants];
+      const instants = isCalendar ? [-1, 0, 1, 2].map((period) => begunAtMs + period * 40_000) : undefined;
+      return limitOf(index, slices, limit, instants);
     });
 }
 
@@ -175,9 +214,9 @@ test.each([20261126, SEED])(
       let nowMs = T0;
       const model = new RedisModel(() => nowMs);
       const customerId = `cus_lend${seed}_${run}`;
-      const [own, shared] = [lendingWindows(chance), lendingWindows(chance)];
-      const bans = chance.share() < 0.5 ? '0 0 0 0 0 0' : `${1 + chance.below(4)} 60000 1500 2 60000 60000`;
-      const struck = chance.below(2);
+      const [own, shared] = [lendingLimits(chance), lendingLimits(chance)];
+      const bans = chance.share() < 0.5 ? {} : { bans: bansOf(1 + chance.below(4)) };
+      const bansIn = chance.below(2);
       const leases: { consumerId: string; id: number; units: number; places: readonly number[] }[] = [];
       for (let step = 0; step < 25; step++) {
         nowMs += chance.of(LENDING_PAUSES_MS);
@@ -190,14 +229,14 @@ test.each([20261126, SEED])(
         const borrows = chance.share() < 0.3 ? 0 : 1 + chance.below(60);
         const isFinal = chance.share() < 0.2 ? 1 : 0;
         const terms = [0, borrows, 1_000 + step, isFinal, lease?.id ?? 0, unused, ...places];
-        const budgets = [own(nowMs), shared(nowMs)].flatMap((windows) => [0, -1, windows.length, ...windows]);
-        const rule = `2 ${bans} ${struck} ${budgets.join(' ')} =customer`;
-        const args = [`2 ${n} ${1 + chance.below(3)} ${terms.join(' ')} `, rule];
+        const budgets = [budgetOf('', own(nowMs)), budgetOf('customer', shared(nowMs))];
+        const rule: StoredRule = { budgets, bansIn, ...bans, histories: 2, units: [] };
+        const args = [[2, n, 1 + chance.below(3), ...terms], rule].map((one) => JSON.stringify(one));
         const ids = [consumerId, customerId];
         const names = [...ids.map(keyspace.account), ...ids.map(keyspace.history)];
-        const reply = String(await redis.eval(decideLua, names.length, ...names, ...args));
+        const reply = await repliedTo(decideLua, names, args);
         const { reply: modelled, executed } = model.decide(decisionParts(names, args));
-        expect(withoutFormerBans(modelled), `run ${run}, step ${step}`).toBe(withoutFormerBans(reply));
+        expect(modelled, `run ${run}, step ${step}`).toEqual(reply);
         const [done] = executed as ExecutedDecision[];
         expected.push(...done!.recalled);
         const { admitted, cost, lent, waitMs, accounts } = done!.outcome;
@@ -224,20 +263,3 @@ test.each([20261126, SEED])(
   },
   60_000 * ROOM,
 );
-
-/** The same for each consumer of a reply, whose numbers end with the bans of two or three accounts. */
-function withoutFormerBans(reply: string): string {
-  const [now, ...numbers] = reply.split(' ');
-  const parts = [now];
-  for (let at = 0; at < numbers.length; ) {
-    const end = at + 1 + Number(numbers[at]);
-    parts.push(
-      numbers
-        .slice(at, end)
-        .join(' ')
-        .replace(/(?<= 0 0 )\d+(?=(?:(?: \d+){5}){0,2}$)/g, '0'),
-    );
-    at = end;
-  }
-  return parts.join(', ');
-}

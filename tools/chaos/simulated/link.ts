@@ -183,7 +183,7 @@ export class Link {
 
   /** It counts in no way that a later decision must wait for: each is sent once, and the store is right without it. */
   [SETTLE.command](size: number, ...args: (string | number)[]): Promise<unknown> {
-    const settlement = settlementIn(args.slice(0, size).map(String), args.slice(size).map(Number));
+    const settlement = settlementIn(args.slice(0, size).map(String), String(args[size]));
     const { accountId } = settlement;
     return this.#call(accountId, [], () => this.#server.settle(settlement));
   }

@@ -14,7 +14,7 @@ import { type Addition, allowanceIn, type DecisionPart, type SettlementCall, win
 /** What one script call has done to one consumer or account. */
 export type Executed = ExecutedDecision | ExecutedAddition | ExecutedReport | ExecutedSettlement;
 
-/** A part of a call of decide.lua. */
+/** A part of a call of the decision script. */
 export interface ExecutedDecision {
   readonly kind: 'decision';
   readonly consumerId: string;
@@ -53,7 +53,7 @@ export interface ExecutedAddition {
   readonly stored: AccountState;
 }
 
-/** A call of settle.lua. */
+/** A call of the script that settles. */
 export interface ExecutedSettlement {
   readonly kind: 'settlement';
   readonly accountId: string;
@@ -113,8 +113,7 @@ interface Data {
 const NOTHING: StoredAccount = { state: UNSEEN, tickets: [] };
 
 /**
- * A model of Redis as the gateways use it: it takes the arguments of the scripts, decides with `decide`, which is the twin of
- * decide.lua, and gives their replies. test/tools/chaos/redis-model.test.ts compares it with a real Redis.
+ * A model of Redis as the gateways use it: it takes the arguments of the scripts, decides with `decide`, and gives their replies. test/tools/chaos/redis-model.test.ts compares it with a real Redis.
  */
 export class RedisModel {
   readonly #nowMs: () => number;
@@ -147,11 +146,11 @@ export class RedisModel {
     for (let i = 0; i < writes; i++) this.#data = this.#before.pop() ?? this.#data;
   }
 
-  /** decide.lua. @returns the reply, and what was done */
-  decide(parts: readonly DecisionPart[]): { reply: string; executed: Executed[] } {
+  /** The decision script. @returns the reply, and what was done */
+  decide(parts: readonly DecisionPart[]): { reply: readonly number[]; executed: Executed[] } {
     const nowMs = this.#nowMs();
     const allowances = new Map(parts.map(({ rule }) => [rule, allowanceIn(rule, nowMs)]));
-    if ([...allowances.values()].includes(null)) return { reply: `${nowMs}`, executed: [] };
+    if ([...allowances.values()].includes(null)) return { reply: [nowMs], executed: [] };
     const executed: Executed[] = [];
     const reply = [nowMs];
     const begun = new Map<string, number>();
@@ -167,7 +166,7 @@ export class RedisModel {
       const told = numbersOf(done.outcome, allowance);
       reply.push(told.length, ...told);
     }
-    return { reply: reply.join(' '), executed };
+    return { reply, executed };
   }
 
   #decideOne(
@@ -187,8 +186,12 @@ export class RedisModel {
     const isWritten = n > 0 || leaseTerms.returned !== undefined;
     const after = isWritten ? accountsAfter(before, outcome, allowance) : before;
     const charged = accountIds.map((accountId, i): ChargedAccount => {
-      const isBounded = rule.budgets[i]!.inFlight >= 0 && n > 0;
-      const mine = { holder: rule.holder, count: (held?.[i] ?? 0) + outcome.admitted, endsAtMs: nowMs + TICKET_MS };
+      const isBounded = rule.budgets[i]!.inFlight !== undefined && n > 0;
+      const mine = {
+        holder: rule.holder ?? '',
+        count: (held?.[i] ?? 0) + outcome.admitted,
+        endsAtMs: nowMs + TICKET_MS,
+      };
       const tickets = isBounded ? [...others[i]!, ...(mine.count > 0 ? [mine] : [])] : (known[i]?.tickets ?? []);
       return { accountId, before: known[i]?.state, stored: after[i]!, tickets };
     });
@@ -208,7 +211,7 @@ export class RedisModel {
       consumerId: accountIds[0]!,
       outcome,
       accounts: charged,
-      holder: rule.holder,
+      holder: rule.holder ?? '',
       held,
       recorded,
       leaseTerms,
@@ -250,7 +253,7 @@ export class RedisModel {
     };
   }
 
-  /** settle.lua. @returns what was done; nothing if the periods of a calendar window do not include the present */
+  /** The script that settles. @returns what was done; nothing if the periods of a calendar window do not include the present */
   settle({ accountId, historyIds, isRecorded, delta, windowsAt }: SettlementCall): Executed[] {
     const nowMs = this.#nowMs();
     const windows = windowsAt(nowMs);
@@ -327,7 +330,7 @@ function sumOf(tickets: readonly Ticket[]): number {
   return tickets.reduce((sum, { count }) => sum + count, 0);
 }
 
-/** The numbers of decide.lua's reply about one consumer. */
+/** The numbers of the decision script's reply about one consumer. */
 function numbersOf(outcome: Outcome, { budgets }: Allowance) {
   const { admitted, bannedFrom, imposesBan, isCrowded, waitMs = 0, mayReturn, lent } = outcome;
   const { inFlight = [], accounts } = outcome;

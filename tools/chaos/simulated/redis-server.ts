@@ -1,3 +1,4 @@
+import { packed } from '../../kit/message-pack.ts';
 import { type Executed, RedisModel } from './redis-model.ts';
 import type { Addition, DecisionPart, SettlementCall } from './script-arguments.ts';
 
@@ -67,7 +68,7 @@ export class RedisServer {
         for (const accountId of done.kind === 'decision' ? done.recalled : [])
           for (const listener of this.#listeners) listener(accountId);
       }
-      return { value: Buffer.from(reply), executed };
+      return { value: packed(reply), executed };
     });
   }
 

@@ -3,41 +3,19 @@ import type { SettledWindow } from '../../../src/admit/decision.ts';
 import { type Allowance, type Budget, charging } from '../../../src/admit/plan.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { WINDOW_MS } from '../../../src/engine/counting.ts';
-import type { Amounts, LeaseTerms } from '../../../src/engine/types.ts';
-import type { BanRule } from '../../../src/model/plan.ts';
+import type { Amounts, LeaseTerms, Limit } from '../../../src/engine/types.ts';
 import { WINDOWS, type WindowName } from '../../../src/model/values.ts';
 import { ACCOUNT_PREFIX, accountIdIn, keyspace } from '../../../src/stores/redis/keyspace.ts';
+import type { StoredRule } from '../../../src/stores/redis/shell/decision-script.ts';
+import type { StoredSettlement } from '../../../src/stores/redis/shell/settlement-script.ts';
 
 /*
- * The arguments of the scripts, as decide.lua and reconcile-usage.lua describe them, in words.
+ * The arguments of the scripts, as shell/ and reconcile-usage.lua describe them, in words.
  */
 
-/** A rule of decide.lua: an allowance whose calendar windows are instants. */
-export interface Rule {
-  readonly bans: BanRule | null;
-  /** How many histories are kept: of the consumer, and of its customer. */
-  readonly histories: number;
-  /** The name of the process, if requests in flight are bounded. */
-  readonly holder: string;
-  /** The account that has the strikes and bans. */
-  readonly bansIn: 0 | 1;
-  readonly isBounded: boolean;
-  readonly budgets: readonly RuleBudget[];
-}
-
-interface RuleBudget {
-  readonly name: string;
-  /** The number of its unit; 0 if it counts requests. */
-  readonly unit: number;
-  /** How many requests may be in flight; -1 for any number. */
-  readonly inFlight: number;
-  /** The numbers of its windows. */
-  readonly windows: readonly number[];
-}
-
-/** What a call of decide.lua asks about one consumer. */
+/** What a call of the decision script asks about one consumer. */
 export interface DecisionPart {
-  readonly rule: Rule;
+  readonly rule: StoredRule;
   readonly n: number;
   readonly cost: number;
   /** In the order of the budgets. */
@@ -46,7 +24,7 @@ export interface DecisionPart {
   readonly historyIds: readonly string[];
   /** How many requests the process has in flight in each account; null if the rule bounds none. */
   readonly held: readonly number[] | null;
-  /** What each request takes of units, by `unitName`; absent if the rule has none. */
+  /** What each request takes of units; absent if the rule has none. */
   readonly amounts?: Amounts;
   /** What the gateway says about leases; absent if nothing. */
   readonly leaseTerms?: LeaseTerms;
@@ -54,8 +32,8 @@ export interface DecisionPart {
 
 /** @param names the KEYS of the script @param texts its ARGV */
 export function decisionParts(names: readonly string[], [runs, ...texts]: readonly string[]): readonly DecisionPart[] {
-  const rules = texts.map(ruleIn);
-  const numbers = numbersIn(runs!);
+  const rules: readonly StoredRule[] = texts.filter((text) => !text.startsWith('@')).map((text) => JSON.parse(text));
+  const numbers: readonly number[] = JSON.parse(runs!);
   const parts: DecisionPart[] = [];
   let next = 0;
   for (let at = 0; at < numbers.length; ) {
@@ -68,11 +46,11 @@ export function decisionParts(names: readonly string[], [runs, ...texts]: readon
     const ofLeases = terms === null ? {} : { leaseTerms: terms.leaseTerms };
     const held = rule.isBounded ? numbers.slice(at, at + rule.budgets.length) : null;
     at += held?.length ?? 0;
-    const size = Math.max(...rule.budgets.map(({ unit }) => unit));
+    const size = rule.units.length;
     const taken = numbers.slice(at, at + size);
     at += size;
     const ofUnits =
-      size === 0 ? {} : { amounts: Object.fromEntries(taken.map((amount, i) => [unitName(i + 1), amount])) };
+      size === 0 ? {} : { amounts: Object.fromEntries(taken.map((amount, i) => [rule.units[i]!, amount])) };
     const kept = rule.histories * (1 + size);
     for (let i = 0; i < consumers; i++) {
       const historiesAt = next + rule.budgets.length;
@@ -86,12 +64,12 @@ export function decisionParts(names: readonly string[], [runs, ...texts]: readon
 }
 
 /** What a gateway says about leases. @returns that, and how many numbers it takes */
-function leaseTermsIn(numbers: readonly number[], { budgets }: Rule): { leaseTerms: LeaseTerms; size: number } {
+function leaseTermsIn(numbers: readonly number[], { budgets }: StoredRule): { leaseTerms: LeaseTerms; size: number } {
   const [units, id, isFinal, returnedId, unused] = numbers as [number, number, number, number, number];
   let size = 5;
-  const places = budgets.map(({ windows }) => {
+  const places = budgets.map(({ limits }) => {
     const from = size;
-    if (returnedId > 0 && unused > 0) size += windowsIn(windows);
+    if (returnedId > 0 && unused > 0) size += limits.length;
     return numbers.slice(from, size);
   });
   const leaseTerms = {
@@ -102,29 +80,25 @@ function leaseTermsIn(numbers: readonly number[], { budgets }: Rule): { leaseTer
   return { leaseTerms, size };
 }
 
-/** How many windows these numbers of a rule describe. */
-function windowsIn(numbers: readonly number[]): number {
-  let count = 0;
-  for (let at = 0; at < numbers.length; at += 2 + Math.floor(numbers[at]! / 1_000)) count++;
-  return count;
-}
-
-function unitName(number: number): string {
-  return `unit-${number}`;
-}
-
 /** The allowance of a rule; null if the instants of a calendar window do not include the present. */
-export function allowanceIn(rule: Rule, nowMs: number): Allowance | null {
+export function allowanceIn(rule: StoredRule, nowMs: number): Allowance | null {
   const budgets: Budget[] = [];
-  for (const { name, unit, inFlight, windows } of rule.budgets) {
-    const limits = limitsIn(windows, nowMs);
+  for (const { name, unit, inFlight, limits: stored } of rule.budgets) {
+    const limits = limitsIn(stored, nowMs);
     if (limits === null) return null;
-    const bound = inFlight < 0 ? {} : { inFlight };
-    const ofUnit = unit === 0 ? {} : { unit: unitName(unit) };
-    const parts = { name, prefix: '', scope: 'key', group: null, isWhole: unit === 0 } as const;
+    const bound = inFlight === undefined ? {} : { inFlight };
+    const ofUnit = unit === undefined ? {} : { unit };
+    const parts = { name, prefix: '', scope: 'key', group: null, isWhole: unit === undefined } as const;
     budgets.push({ ...parts, limits, unlimited: [], ...bound, ...ofUnit });
   }
-  return charging({ plan: '', bans: rule.bans, bansIn: rule.bansIn }, budgets);
+  return charging({ plan: '', bans: rule.bans ?? null, bansIn: rule.bansIn as 0 | 1 }, budgets);
+}
+
+/** The period of some instants that includes the present; null if none does. */
+function periodIn(instants: readonly number[], nowMs: number): Calendar['periodAt'] | null {
+  const next = instants.findIndex((instant) => nowMs < instant);
+  if (next <= 0) return null;
+  return () => ({ startsAtMs: instants[next - 1]!, endsAtMs: instants[next]! });
 }
 
 /** Usage that reconcile-usage.lua adds to one account. */
@@ -153,7 +127,7 @@ export function additionIn([ownNowMs, size, ...rest]: readonly number[]): Additi
   return { ownNowMs: ownNowMs!, windows, hours };
 }
 
-/** A call of settle.lua. */
+/** A call of the script that settles. */
 export interface SettlementCall {
   readonly accountId: string;
   readonly historyIds: readonly string[];
@@ -163,17 +137,15 @@ export interface SettlementCall {
   windowsAt(nowMs: number): readonly SettledWindow[] | null;
 }
 
-/** @param names the KEYS of the script @param args its ARGV */
-export function settlementIn([account, ...histories]: readonly string[], args: readonly number[]): SettlementCall {
-  const [delta, , recorded, ...numbers] = args as [number, number, number, ...number[]];
-  const isRecorded = recorded === 1;
+/** @param names the KEYS of the script @param text its first ARGV */
+export function settlementIn([account, ...histories]: readonly string[], text: string): SettlementCall {
+  const { delta, isRecorded, limits, places } = JSON.parse(text) as StoredSettlement;
   return {
     accountId: accountIn(account!),
     historyIds: histories.slice(0, isRecorded ? (histories.length - 1) / 2 : undefined).map(historyIn),
     isRecorded,
     delta,
-    // Where a rule has its limit, a settlement has the place.
-    windowsAt: (nowMs) => limitsIn(numbers, nowMs)?.map((of) => ({ of, placeMs: of.limit })) ?? null,
+    windowsAt: (nowMs) => limitsIn(limits, nowMs)?.map((of, i) => ({ of, placeMs: places[i]! })) ?? null,
   };
 }
 
@@ -204,54 +176,17 @@ function historyIn(name: string): string {
 
 const HISTORY_PREFIX = keyspace.history('').slice(0, -2);
 
-function ruleIn(text: string): Rule {
-  const words = text.split(' ');
-  const names = words.filter((word) => word.startsWith('=')).map((word) => word.slice(1));
-  const numbers = words.slice(0, words.length - names.length).map(Number);
-  const [kept, after, withinMs, firstMs, factor, longestMs, forgetMs, bansIn] = numbers.splice(0, 8) as RuleNumbers;
-  const budgets: RuleBudget[] = [];
-  while (numbers.length > 0) {
-    const [unit, inFlight, size] = numbers.splice(0, 3) as [number, number, number];
-    const name = budgets.length === 0 ? '' : names.shift()!;
-    budgets.push({ name, unit, inFlight, windows: numbers.splice(0, size) });
-  }
-  return {
-    bans: after === 0 ? null : { after, withinMs, firstMs, factor, longestMs, forgetMs },
-    histories: kept % 10,
-    holder: names[0] ?? '',
-    bansIn,
-    isBounded: budgets.some(({ inFlight }) => inFlight >= 0),
-    budgets,
-  };
-}
-
-type RuleNumbers = [number, number, number, number, number, number, number, 0 | 1];
-
-function limitsIn(numbers: readonly number[], nowMs: number): WindowLimit[] | null {
+/** The limits at an instant; null if the instants of a calendar window do not include it. */
+function limitsIn(stored: readonly Limit[], nowMs: number): WindowLimit[] | null {
   const limits: WindowLimit[] = [];
-  for (let at = 0; at < numbers.length; ) {
-    const [code, limit] = numbers.slice(at, at + 2) as [number, number];
-    const [size, slices] = [Math.floor(code / 1_000), Math.floor(code / 10) % 100];
-    const instants = numbers.slice(at + 2, at + 2 + size);
-    at += 2 + size;
-    const window = WINDOWS[(code % 10) - 1]!;
-    if (size === 0) {
-      limits.push(windowOf(window, limit, slices));
-      continue;
-    }
-    const next = instants.findIndex((instant) => nowMs < instant);
-    if (next <= 0) return null;
-    limits.push(
-      windowOf(window, limit, slices, () => ({ startsAtMs: instants[next - 1]!, endsAtMs: instants[next]! })),
-    );
+  for (const { window, limit, slices = 0, instants } of stored) {
+    const periodAt = instants === undefined ? undefined : periodIn(instants, nowMs);
+    if (periodAt === null) return null;
+    limits.push(windowOf(window, limit, slices, periodAt));
   }
   return limits;
 }
 
 function chunks(numbers: readonly number[], size: number): number[][] {
   return Array.from({ length: Math.floor(numbers.length / size) }, (_, i) => numbers.slice(i * size, (i + 1) * size));
-}
-
-function numbersIn(text: string): number[] {
-  return text.trim().split(/\s+/).map(Number);
 }

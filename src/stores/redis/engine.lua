@@ -1,0 +1,2354 @@
+-- Made by `npm run engine:lua` of src/engine and src/stores/redis/shell, which say what it does: change those.
+-- The line of TypeScript for each line is in engine.lua.map.
+local files = {counting = nil, charging = nil, refusing = nil, leasing = nil, special = nil, decide = nil, decision_reply = nil, store_clock = nil, whole_number = nil, rare_fields = nil, stored_account = nil, decision_script = nil, settle = nil, settlement_script = nil}
+local functions = {
+counting = function()
+local ____exports = {slicedCount = false, WINDOW_MS = false, endIfOpened = false, presentCount = false, countIn = false, placeOf = false, givenBack = false, fitsAtMs = false, nextEndMs = false, withoutWindow = false, copyOfWindows = false}
+local countInSlices, oneSlice, presentSlices, withoutFirst, copyFrom, leavesAtMs, boundary
+function countInSlices(count, limit, nowMs, spent)
+  if (count and count.slices) == nil then
+    return oneSlice(limit, nowMs, spent)
+  end
+  local ____count_slices_3 = count.slices
+  local per = ____count_slices_3.per
+  local startsAtMs = ____count_slices_3.startsAtMs
+  local first = ____count_slices_3.first
+  local counts = ____count_slices_3.counts
+  local at = math.ceil((nowMs - startsAtMs + 1) * per / limit.lengthMs) - 1 - first
+  local counted = copyFrom(counts, 0)
+  while #counted <= at do
+    counted[#counted + 1] = 0
+  end
+  counted[at + 1] = counted[at + 1] + spent
+  return ____exports.slicedCount({per = per, startsAtMs = startsAtMs, first = first, counts = counted}, limit.lengthMs)
+end
+--- Slices as a store keeps them, with the total and the end of the count.
+function ____exports.slicedCount(slices, lengthMs)
+  local used = 0
+  for ____, count in ipairs(slices.counts) do
+    used = used + count
+  end
+  return {
+    used = used,
+    endsAtMs = leavesAtMs(slices, #slices.counts - 1, lengthMs),
+    slices = slices
+  }
+end
+function oneSlice(limit, nowMs, used)
+  return ____exports.slicedCount({per = limit.slices, startsAtMs = nowMs, first = 0, counts = {used}}, limit.lengthMs)
+end
+function presentSlices(count, slices, lengthMs, nowMs)
+  local ____slices_6 = slices
+  local per = ____slices_6.per
+  local first = ____slices_6.first
+  local counts = ____slices_6.counts
+  local size = #counts
+  local backMs = math.max(
+    slices.startsAtMs + boundary(first + size - 1, lengthMs, per) - nowMs,
+    0
+  )
+  local moved = backMs == 0 and slices or ({per = per, startsAtMs = slices.startsAtMs - backMs, first = first, counts = counts})
+  local gone = 0
+  while gone < size and (counts[gone + 1] == 0 or leavesAtMs(moved, gone, lengthMs) <= nowMs) do
+    gone = gone + 1
+  end
+  if gone == size then
+    return {backMs = backMs}
+  end
+  if gone == 0 and backMs == 0 then
+    return {count = count, backMs = backMs}
+  end
+  return {
+    count = withoutFirst(moved, gone, lengthMs),
+    backMs = backMs
+  }
+end
+function withoutFirst(slices, gone, lengthMs)
+  local ____slices_7 = slices
+  local per = ____slices_7.per
+  local counts = ____slices_7.counts
+  local number = slices.first + gone
+  local first = number % per
+  local startsAtMs = slices.startsAtMs + (number - first) / per * lengthMs
+  return ____exports.slicedCount(
+    {
+      per = per,
+      startsAtMs = startsAtMs,
+      first = first,
+      counts = copyFrom(counts, gone)
+    },
+    lengthMs
+  )
+end
+function copyFrom(counts, first)
+  local copy = {}
+  do
+    local i = first
+    while i < #counts do
+      copy[#copy + 1] = counts[i + 1]
+      i = i + 1
+    end
+  end
+  return copy
+end
+function leavesAtMs(slices, i, lengthMs)
+  return slices.startsAtMs + lengthMs + boundary(slices.first + i + 1, lengthMs, slices.per)
+end
+function boundary(index, lengthMs, per)
+  return math.floor(index * lengthMs / per)
+end
+--- How long a window lasts, milliseconds; of a month the longest.
+____exports.WINDOW_MS = {
+  second = 1000,
+  minute = 60000,
+  hour = 3600000,
+  day = 86400000,
+  week = 604800000,
+  month = 2678400000
+}
+--- When a window ends that opens at `nowMs`.
+function ____exports.endIfOpened(limit, nowMs)
+  if limit.instants ~= nil then
+    for ____, instant in ipairs(limit.instants) do
+      if nowMs < instant then
+        return instant
+      end
+    end
+  end
+  return nowMs + limit.lengthMs + (limit.slices == nil and 0 or boundary(1, limit.lengthMs, limit.slices))
+end
+--- The part of a count that still counts at `nowMs` under a limit, whose kind may have changed since. If the clock was set back, the
+-- count moves back by `backMs`, so that it lasts no longer than a window that opens now.
+-- 
+-- A fixed count becomes one slice of the present, because the time of each request in it is unknown. The slices of a sliding count
+-- become one count that ends when the oldest of them leaves, which is no later than any Retry-After has promised.
+function ____exports.presentCount(count, limit, nowMs)
+  if count == nil or nowMs >= count.endsAtMs then
+    return {backMs = 0}
+  end
+  local ____limit_0 = limit
+  local lengthMs = ____limit_0.lengthMs
+  if limit.slices ~= nil then
+    if count.slices == nil then
+      return {
+        count = oneSlice(limit, nowMs, count.used),
+        backMs = math.max(count.endsAtMs - nowMs - lengthMs, 0)
+      }
+    end
+    local present = presentSlices(count, count.slices, lengthMs, nowMs)
+    if present.count == nil or count.slices.per == limit.slices then
+      return present
+    end
+    return {
+      count = oneSlice(limit, nowMs, present.count.used),
+      backMs = present.backMs
+    }
+  end
+  local latestMs = ____exports.endIfOpened(limit, nowMs)
+  if count.slices == nil then
+    local backMs = math.max(count.endsAtMs - latestMs, 0)
+    return {count = backMs == 0 and count or ({used = count.used, endsAtMs = latestMs}), backMs = backMs}
+  end
+  local present = presentSlices(count, count.slices, lengthMs, nowMs)
+  local sliced = present.count
+  if sliced == nil then
+    return present
+  end
+  local oldestMs = leavesAtMs(sliced.slices, 0, lengthMs)
+  return {
+    count = {
+      used = sliced.used,
+      endsAtMs = math.min(oldestMs, latestMs)
+    },
+    backMs = present.backMs
+  }
+end
+--- The count after `spent` more at `nowMs`.
+-- 
+-- @param count a present one; undefined if the window is not open
+function ____exports.countIn(count, limit, nowMs, spent)
+  if limit.slices ~= nil then
+    return countInSlices(count, limit, nowMs, spent)
+  end
+  if count == nil then
+    return {
+      used = spent,
+      endsAtMs = ____exports.endIfOpened(limit, nowMs)
+    }
+  end
+  return {used = count.used + spent, endsAtMs = count.endsAtMs}
+end
+--- Where a count keeps what was counted last: when that ceases to count, Unix milliseconds. It stays the same while the count is
+-- open, unless an operator sets the clock back or changes the kind of the window.
+function ____exports.placeOf(count)
+  return count.endsAtMs
+end
+--- The count after some of it was given back at its place (`placeOf`); the same object if that place is gone, so that the store gives
+-- nothing back twice or to somebody else's time. Undefined if nothing is left.
+-- 
+-- @param count a present one
+function ____exports.givenBack(count, limit, place, amount)
+  if count.slices == nil then
+    if count.endsAtMs ~= place then
+      return count
+    end
+    return {
+      used = math.max(count.used - amount, 0),
+      endsAtMs = place
+    }
+  end
+  local ____count_slices_4 = count.slices
+  local per = ____count_slices_4.per
+  local startsAtMs = ____count_slices_4.startsAtMs
+  local first = ____count_slices_4.first
+  local counts = ____count_slices_4.counts
+  local at = -1
+  do
+    local i = 0
+    while i < #counts do
+      if leavesAtMs(count.slices, i, limit.lengthMs) == place then
+        at = i
+      end
+      i = i + 1
+    end
+  end
+  if at < 0 then
+    return count
+  end
+  local left = copyFrom(counts, 0)
+  left[at + 1] = math.max(left[at + 1] - amount, 0)
+  while #left > 0 and left[#left] == 0 do
+    table.remove(left)
+  end
+  if #left == 0 then
+    return nil
+  end
+  local gone = 0
+  while left[gone + 1] == 0 do
+    gone = gone + 1
+  end
+  return withoutFirst({per = per, startsAtMs = startsAtMs, first = first, counts = left}, gone, limit.lengthMs)
+end
+--- The first instant at which a request of `cost` fits, if the store counts nothing else: for a sliding window when enough slices
+-- have left, for others the end of the window. If it never fits, when the window is empty.
+function ____exports.fitsAtMs(count, limit, cost)
+  local ____count_5 = count
+  local slices = ____count_5.slices
+  if slices == nil then
+    return count.endsAtMs
+  end
+  local used = count.used
+  do
+    local i = 0
+    while i < #slices.counts do
+      local left = slices.counts[i + 1]
+      if left > 0 then
+        local atMs = leavesAtMs(slices, i, limit.lengthMs)
+        used = used - left
+        local hasTopUpEnded = limit.topUp ~= nil and atMs >= limit.topUp.untilMs
+        if used + cost <= limit.limit - (hasTopUpEnded and limit.topUp.amount or 0) then
+          return atMs
+        end
+      end
+      i = i + 1
+    end
+  end
+  return count.endsAtMs
+end
+--- When the next part of a count ceases to count: the oldest slice of a sliding window, or the whole count of another window.
+function ____exports.nextEndMs(count, lengthMs)
+  return count.slices == nil and count.endsAtMs or leavesAtMs(count.slices, 0, lengthMs)
+end
+--- The windows without one of them.
+function ____exports.withoutWindow(windows, gone)
+  local left = {}
+  for name in pairs(windows) do
+    local window = name
+    if window ~= gone then
+      left[window] = windows[window]
+    end
+  end
+  return left
+end
+function ____exports.copyOfWindows(windows)
+  local copy = {}
+  for name in pairs(windows) do
+    copy[name] = windows[name]
+  end
+  return copy
+end
+return ____exports
+end,
+charging = function()
+local ____exports = {chargeOf = false, roomOf = false, isPresent = false, presentWindows = false, limitOf = false, roomFor = false, count = false}
+--- What one request charges a budget.
+function ____exports.chargeOf(budget, cost, amounts)
+  local ____budget_0 = budget
+  local unit = ____budget_0.unit
+  if unit == nil then
+    return cost
+  end
+  return amounts and amounts[unit] or 0
+end
+--- How much must be left of a limit for a request that charges `charge`: the store admits a request that takes nothing in advance as
+-- long as something is left.
+function ____exports.roomOf(charge)
+  return charge > 1 and charge or 1
+end
+--- Whether an open fixed window is what `presentCount` would return: a quick test, because most windows are.
+function ____exports.isPresent(count, limit, nowMs)
+  return limit.slices == nil and limit.instants == nil and count.slices == nil and nowMs < count.endsAtMs and count.endsAtMs <= nowMs + limit.lengthMs
+end
+--- The part of some windows that a budget counts and that has not ended.
+function ____exports.presentWindows(before, limits, nowMs)
+  local windows = {}
+  for ____, limit in ipairs(limits) do
+    local count = before[limit.window]
+    if count ~= nil then
+      if not ____exports.isPresent(count, limit, nowMs) then
+        count = files.counting.presentCount(count, limit, nowMs).count
+      end
+      if count ~= nil then
+        windows[limit.window] = count
+      end
+    end
+  end
+  return windows
+end
+--- The limit that a budget has for a window.
+function ____exports.limitOf(budget, window)
+  for ____, limit in ipairs(budget.limits) do
+    if limit.window == window then
+      return limit
+    end
+  end
+  return nil
+end
+--- How many of `n` requests fit into all windows of the present accounts.
+-- 
+-- @param returned what to take for unused, by account; left out: nothing
+function ____exports.roomFor(outcome, budgets, n, returned)
+  local room = n
+  do
+    local i = 0
+    while i < #budgets do
+      local budget = budgets[i + 1]
+      local ____outcome_accounts_index_3 = outcome.accounts[i + 1]
+      local windows = ____outcome_accounts_index_3.windows
+      local charge = ____exports.chargeOf(budget, outcome.cost, outcome.amounts)
+      local unused = returned == nil and 0 or returned[i + 1]
+      for ____, limit in ipairs(budget.limits) do
+        local open = windows[limit.window]
+        local left = limit.limit - (open == nil and 0 or open.used) + unused
+        if left < room * charge then
+          room = math.floor(left / charge)
+        elseif charge == 0 and left <= 0 then
+          room = 0
+        end
+      end
+      i = i + 1
+    end
+  end
+  return room < 0 and 0 or room
+end
+--- Counts `spent` in every window of a budget.
+-- 
+-- @param windows present ones, which this changes
+function ____exports.count(windows, limits, nowMs, spent)
+  for ____, limit in ipairs(limits) do
+    local before = windows[limit.window]
+    local isFixed = limit.slices == nil and limit.instants == nil
+    if before ~= nil and limit.slices == nil then
+      windows[limit.window] = {used = before.used + spent, endsAtMs = before.endsAtMs}
+    elseif isFixed then
+      windows[limit.window] = {used = spent, endsAtMs = nowMs + limit.lengthMs}
+    else
+      windows[limit.window] = files.counting.countIn(before, limit, nowMs, spent)
+    end
+  end
+end
+return ____exports
+end,
+refusing = function()
+local ____exports = {withEnd = false, banLengthMs = false, currentBan = false, keepStrikes = false, isStrike = false, strike = false}
+local withoutBudget, hasBudget, lastRefusing
+--- The ban with another number and end.
+function ____exports.withEnd(ban, number, untilMs)
+  local ____ban_0 = ban
+  local window = ____ban_0.window
+  local budget = ____ban_0.budget
+  return budget == nil and ({number = number, untilMs = untilMs, window = window}) or ({number = number, untilMs = untilMs, window = window, budget = budget})
+end
+function withoutBudget(ban)
+  return {number = ban.number, untilMs = ban.untilMs, window = ban.window}
+end
+function hasBudget(budgets, name)
+  for ____, budget in ipairs(budgets) do
+    if budget.name == name then
+      return true
+    end
+  end
+  return false
+end
+function lastRefusing(outcome, budgets)
+  local budget = budgets[1].name
+  local window = "second"
+  local fitsAtMs = 0
+  do
+    local i = 0
+    while i < #budgets do
+      local ____budgets_index_5 = budgets[i + 1]
+      local name = ____budgets_index_5.name
+      local limits = ____budgets_index_5.limits
+      local ____outcome_accounts_index_6 = outcome.accounts[i + 1]
+      local windows = ____outcome_accounts_index_6.windows
+      local needed = files.charging.roomOf(files.charging.chargeOf(budgets[i + 1], outcome.cost, outcome.amounts))
+      for ____, limit in ipairs(limits) do
+        local open = windows[limit.window]
+        if limit.limit - (open == nil and 0 or open.used) < needed then
+          local atMs = open == nil and 0 or files.counting.fitsAtMs(open, limit, needed)
+          if atMs >= fitsAtMs then
+            budget = name
+            window = limit.window
+            fitsAtMs = atMs
+          end
+        end
+      end
+      i = i + 1
+    end
+  end
+  return {budget = budget, window = window, fitsAtMs = fitsAtMs}
+end
+--- The length of the `number`-th ban in milliseconds. Multiplied step by step, so that Lua gets the same bits.
+function ____exports.banLengthMs(rule, number)
+  if rule.factor == 1 then
+    return math.min(rule.firstMs, rule.longestMs)
+  end
+  local length = rule.firstMs
+  do
+    local i = 1
+    while i < number and length < rule.longestMs do
+      length = length * rule.factor
+      i = i + 1
+    end
+  end
+  return math.min(
+    math.floor(length),
+    rule.longestMs
+  )
+end
+--- The ban that is in force at `nowMs` or that the store remembers for its number.
+-- 
+-- @param rule absent: the account has no bans under the present plan
+-- @param isRead whether the caller only reads the state, so that the store keeps no end that is made of the present
+function ____exports.currentBan(stored, rule, nowMs, budgets, isRead)
+  local ban = (stored.budget == nil or hasBudget(budgets, stored.budget)) and stored or withoutBudget(stored)
+  if rule == nil then
+    return nowMs < ban.untilMs and ban or nil
+  end
+  if nowMs >= ban.untilMs + rule.forgetMs then
+    return nil
+  end
+  if isRead or nowMs >= ban.untilMs then
+    return ban
+  end
+  local latestMs = nowMs + ____exports.banLengthMs(rule, ban.number)
+  return ban.untilMs > latestMs and ____exports.withEnd(ban, ban.number, latestMs) or ban
+end
+--- Gives the account that is struck the strikes that it still has. Strikes end with the window that refused. If the clock was set back by at
+-- least `backMs`, according to the windows, the end of the strikes moves back by the same amount. Otherwise a client that waits for the
+-- end of the window would be banned for strikes of the window before.
+function ____exports.keepStrikes(before, accounts, rule, nowMs, backMs)
+  local ____rule_1 = rule
+  local bans = ____rule_1.bans
+  local bansIn = ____rule_1.bansIn
+  local ____opt_2 = before[bansIn + 1]
+  local strikes = ____opt_2 and ____opt_2.strikes
+  if strikes == nil or bans == nil then
+    return
+  end
+  local endsAtMs = math.min(strikes.endsAtMs - backMs, nowMs + bans.withinMs)
+  if nowMs >= endsAtMs then
+    return
+  end
+  accounts[bansIn + 1].strikes = endsAtMs == strikes.endsAtMs and strikes or ({count = strikes.count, endsAtMs = endsAtMs})
+end
+--- Whether the refusal of a request is a strike: one that waiting could have avoided.
+function ____exports.isStrike(budgets, rule, cost, amounts)
+  if rule.bans == nil then
+    return false
+  end
+  for ____, budget in ipairs(budgets) do
+    local needed = files.charging.roomOf(files.charging.chargeOf(budget, cost, amounts))
+    for ____, ____value in ipairs(budget.limits) do
+      local limit = ____value.limit
+      if limit < needed then
+        return false
+      end
+    end
+  end
+  return true
+end
+--- Counts the refused requests as strikes, or imposes the ban that they lead to.
+function ____exports.strike(outcome, budgets, rule)
+  local ____outcome_4 = outcome
+  local nowMs = ____outcome_4.nowMs
+  local n = ____outcome_4.n
+  local admitted = ____outcome_4.admitted
+  local bans = rule.bans
+  local struck = outcome.accounts[rule.bansIn + 1]
+  local last = lastRefusing(outcome, budgets)
+  local before = struck.strikes == nil and 0 or struck.strikes.count
+  local total = before + n - admitted
+  if total < bans.after then
+    local since = struck.strikes == nil and nowMs + bans.withinMs or struck.strikes.endsAtMs
+    struck.strikes = {
+      count = total,
+      endsAtMs = math.min(since, last.fitsAtMs)
+    }
+    return
+  end
+  local number = (struck.ban == nil and 0 or struck.ban.number) + 1
+  local untilMs = nowMs + ____exports.banLengthMs(bans, number)
+  local window = last.window
+  local budget = last.budget
+  struck.ban = budget == "" and ({number = number, untilMs = untilMs, window = window}) or ({number = number, untilMs = untilMs, window = window, budget = budget})
+  struck.strikes = nil
+  outcome.bannedFrom = admitted + math.max(bans.after - before - 1, 0)
+  outcome.imposesBan = true
+end
+return ____exports
+end,
+leasing = function()
+local ____exports = {MAX_LEASE_MS = false, RETURN_WITHIN_MS = false, takeBack = false, decideWithLeases = false}
+local knownLeases, unreturnedUnits, waitFor, giveBack, mayHelp, lend, hasRoomForLease, HOUR_MS, MIN_LEASE_MS, SHARE, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, MAX_LEASES
+function knownLeases(account, nowMs)
+  local known = {}
+  if account.leases == nil then
+    return known
+  end
+  local latestMs = nowMs + ____exports.MAX_LEASE_MS
+  for ____, lease in ipairs(account.leases) do
+    local id = lease.id
+    local units = lease.units
+    local endsAtMs = lease.endsAtMs
+    if nowMs < endsAtMs + KNOWN_FOR_MS and endsAtMs <= latestMs + MAX_AHEAD_MS then
+      known[#known + 1] = endsAtMs > latestMs and ({id = id, units = units, endsAtMs = latestMs}) or lease
+    end
+  end
+  return known
+end
+function unreturnedUnits(account, nowMs)
+  local sum = 0
+  for ____, ____value in ipairs(knownLeases(account, nowMs)) do
+    local units = ____value.units
+    local endsAtMs = ____value.endsAtMs
+    if units > 0 and nowMs < endsAtMs + ____exports.RETURN_WITHIN_MS then
+      sum = sum + units
+    end
+  end
+  return sum
+end
+function waitFor(account, nowMs)
+  local longest = 0
+  for ____, ____value in ipairs(knownLeases(account, nowMs)) do
+    local units = ____value.units
+    local endsAtMs = ____value.endsAtMs
+    if units ~= 0 then
+      longest = math.max(longest, endsAtMs + ____exports.RETURN_WITHIN_MS - nowMs)
+    end
+  end
+  return longest
+end
+function giveBack(account, budget, places, units)
+  local windows = files.counting.copyOfWindows(account.windows)
+  do
+    local j = 0
+    while j < #budget.limits do
+      local limit = budget.limits[j + 1]
+      local count = windows[limit.window]
+      if count ~= nil then
+        local left = files.counting.givenBack(count, limit, places and places[j + 1] or 0, units)
+        if left == nil then
+          windows = files.counting.withoutWindow(windows, limit.window)
+        else
+          windows[limit.window] = left
+        end
+      end
+      j = j + 1
+    end
+  end
+  account.windows = windows
+end
+function mayHelp(outcome, budgets, rule, isStrike)
+  local ____outcome_10 = outcome
+  local accounts = ____outcome_10.accounts
+  local n = ____outcome_10.n
+  local admitted = ____outcome_10.admitted
+  local nowMs = ____outcome_10.nowMs
+  local returned = {}
+  for ____, account in ipairs(accounts) do
+    returned[#returned + 1] = unreturnedUnits(account, nowMs)
+  end
+  if files.charging.roomFor(outcome, budgets, 1, returned) > 0 then
+    return true
+  end
+  local struck = accounts[rule.bansIn + 1]
+  local strikes = struck.strikes == nil and 0 or struck.strikes.count
+  if not isStrike or strikes + n - admitted < rule.bans.after then
+    return false
+  end
+  return waitFor(struck, nowMs) > 0
+end
+function lend(outcome, budgets, id, most)
+  local ____outcome_11 = outcome
+  local accounts = ____outcome_11.accounts
+  local cost = ____outcome_11.cost
+  local nowMs = ____outcome_11.nowMs
+  local room = most * SHARE
+  local forMs = math.min(____exports.MAX_LEASE_MS, HOUR_MS - nowMs % HOUR_MS)
+  do
+    local i = 0
+    while i < #accounts do
+      local account = accounts[i + 1]
+      if account.strikes ~= nil or not hasRoomForLease(account, nowMs) then
+        return
+      end
+      for ____, limit in ipairs(budgets[i + 1].limits) do
+        local count = account.windows[limit.window]
+        if count == nil then
+          return
+        end
+        room = math.min(room, limit.limit - count.used)
+        forMs = math.min(forMs, count.endsAtMs - (count.slices == nil and 0 or limit.lengthMs) - nowMs)
+        if limit.topUp ~= nil then
+          forMs = math.min(forMs, limit.topUp.untilMs - nowMs)
+        end
+      end
+      i = i + 1
+    end
+  end
+  local units = math.min(
+    most,
+    math.floor(room / SHARE)
+  )
+  if units < math.max(MIN_UNITS, MIN_REQUESTS * cost) or forMs < MIN_LEASE_MS then
+    return
+  end
+  do
+    local i = 0
+    while i < #accounts do
+      local account = accounts[i + 1]
+      local ____budgets_index_12 = budgets[i + 1]
+      local limits = ____budgets_index_12.limits
+      files.charging.count(account.windows, limits, nowMs, units)
+      local leases = knownLeases(account, nowMs)
+      leases[#leases + 1] = {id = id, units = #limits == 0 and -units or units, endsAtMs = nowMs + forMs}
+      account.leases = leases
+      i = i + 1
+    end
+  end
+  outcome.lent = {units = units, forMs = forMs}
+end
+function hasRoomForLease(account, nowMs)
+  local known = knownLeases(account, nowMs)
+  if #known >= MAX_LEASES then
+    return false
+  end
+  for ____, ____value in ipairs(known) do
+    local units = ____value.units
+    local endsAtMs = ____value.endsAtMs
+    if units == 0 and nowMs < endsAtMs then
+      return false
+    end
+  end
+  return true
+end
+HOUR_MS = 3600000
+--- The longest lease. It is short because requests may wait until the lease of a killed gateway has ended.
+____exports.MAX_LEASE_MS = 250
+MIN_LEASE_MS = 10
+SHARE = 16
+MIN_UNITS = 4
+MIN_REQUESTS = 2
+--- How long after the end of a lease its return may be on the way, so that a request waits for it and the store does not refuse it.
+____exports.RETURN_WITHIN_MS = 100
+KNOWN_FOR_MS = 2000
+MAX_AHEAD_MS = 5000
+--- Minimum pause between two recalls of one account.
+local RECALL_EVERY_MS = 20
+MAX_LEASES = 64
+--- True while a gateway may still return units of this account, even if no request can wait that long.
+local function mayReturn(account, nowMs)
+  for ____, ____value in ipairs(knownLeases(account, nowMs)) do
+    local units = ____value.units
+    if units ~= 0 then
+      return true
+    end
+  end
+  return false
+end
+--- Lends nothing of these accounts for a while, because a request waits for what the store has lent, and calls that back.
+local function notice(outcome)
+  local ____outcome_0 = outcome
+  local accounts = ____outcome_0.accounts
+  local nowMs = ____outcome_0.nowMs
+  local recalls = {}
+  do
+    local i = 0
+    while i < #accounts do
+      local account = accounts[i + 1]
+      local lent = {}
+      local isNoticed = false
+      for ____, lease in ipairs(knownLeases(account, nowMs)) do
+        if lease.units ~= 0 then
+          lent[#lent + 1] = lease
+        elseif lease.endsAtMs > nowMs + ____exports.MAX_LEASE_MS - RECALL_EVERY_MS then
+          isNoticed = true
+        end
+      end
+      if #lent > 0 and not isNoticed then
+        lent[#lent + 1] = {id = 0, units = 0, endsAtMs = nowMs + ____exports.MAX_LEASE_MS}
+        account.leases = lent
+        recalls[#recalls + 1] = i
+      end
+      i = i + 1
+    end
+  end
+  if #recalls > 0 then
+    outcome.recalls = recalls
+  end
+end
+--- Takes back what a gateway did not use of a lease: once, because the lease is then gone.
+function ____exports.takeBack(outcome, budgets, returned)
+  local ____outcome_1 = outcome
+  local accounts = ____outcome_1.accounts
+  local nowMs = ____outcome_1.nowMs
+  do
+    local i = 0
+    while i < #accounts do
+      local account = accounts[i + 1]
+      local others = {}
+      local found
+      for ____, lease in ipairs(knownLeases(account, nowMs)) do
+        if found == nil and lease.id == returned.id then
+          found = lease
+        else
+          others[#others + 1] = lease
+        end
+      end
+      if found ~= nil then
+        local ____temp_2
+        if #others == 0 then
+          ____temp_2 = nil
+        else
+          ____temp_2 = others
+        end
+        account.leases = ____temp_2
+        local units = math.min(
+          returned.unused,
+          math.abs(found.units)
+        )
+        outcome.tookBack = {
+          units = units,
+          hour = math.floor((found.endsAtMs - 1) / HOUR_MS)
+        }
+        if units > 0 then
+          giveBack(account, budgets[i + 1], returned.places[i + 1], units)
+        end
+      end
+      i = i + 1
+    end
+  end
+end
+--- Decides about what was not admitted, and lends, where the store has lent units or is asked for some.
+function ____exports.decideWithLeases(outcome, budgets, rule, room, terms)
+  local ____outcome_5 = outcome
+  local accounts = ____outcome_5.accounts
+  local admitted = ____outcome_5.admitted
+  local n = ____outcome_5.n
+  local nowMs = ____outcome_5.nowMs
+  local cost = ____outcome_5.cost
+  local amounts = ____outcome_5.amounts
+  for ____, account in ipairs(accounts) do
+    if mayReturn(account, nowMs) then
+      outcome.mayReturn = true
+    end
+  end
+  if admitted < room then
+    outcome.isCrowded = true
+  elseif admitted < n then
+    local waitMs = 0
+    if not (terms and terms.isFinal) then
+      for ____, account in ipairs(accounts) do
+        waitMs = math.max(
+          waitMs,
+          waitFor(account, nowMs)
+        )
+      end
+    end
+    local isStrike = files.refusing.isStrike(budgets, rule, cost, amounts)
+    if waitMs > 0 and mayHelp(outcome, budgets, rule, isStrike) then
+      notice(outcome)
+      outcome.waitMs = waitMs
+    elseif isStrike then
+      files.refusing.strike(outcome, budgets, rule)
+      if outcome.imposesBan then
+        notice(outcome)
+        outcome.mayReturn = nil
+      end
+    end
+  elseif (terms and terms.borrows) ~= nil and n > 0 then
+    lend(outcome, budgets, terms.borrows.id, terms.borrows.units)
+  end
+end
+return ____exports
+end,
+special = function()
+local ____exports = {toppedUp = false, topUpsOf = false, roomInFlight = false, addInFlight = false, afterReturn = false, keptAccount = false}
+local withTopUp, ticketsBeside, setTickets, keepTopUps, banAfter, TICKET_MS
+function withTopUp(limit, topUps, nowMs)
+  local topUp = topUps[limit.window]
+  if topUp == nil or nowMs >= topUp.untilMs then
+    return limit
+  end
+  local ____limit_2 = limit
+  local window = ____limit_2.window
+  local lengthMs = ____limit_2.lengthMs
+  local slices = ____limit_2.slices
+  local instants = ____limit_2.instants
+  return {
+    window = window,
+    lengthMs = lengthMs,
+    limit = limit.limit + topUp.amount,
+    slices = slices,
+    instants = instants,
+    topUp = topUp
+  }
+end
+function ticketsBeside(tickets, holder, nowMs)
+  local others = {}
+  if tickets == nil then
+    return others
+  end
+  for ____, ticket in ipairs(tickets) do
+    if ticket.holder ~= holder and ticket.endsAtMs > nowMs then
+      local endsAtMs = math.min(ticket.endsAtMs, nowMs + TICKET_MS)
+      others[#others + 1] = {holder = ticket.holder, count = ticket.count, endsAtMs = endsAtMs}
+    end
+  end
+  return others
+end
+function setTickets(outcome, i, tickets)
+  local account = outcome.accounts[i + 1]
+  local ____temp_14
+  if #tickets == 0 then
+    ____temp_14 = nil
+  else
+    ____temp_14 = tickets
+  end
+  account.tickets = ____temp_14
+end
+function keepTopUps(kept, before, nowMs)
+  if before.topUps == nil then
+    return
+  end
+  local topUps
+  for name in pairs(before.topUps) do
+    local topUp = before.topUps[name]
+    if nowMs < topUp.untilMs then
+      if topUps == nil then
+        topUps = {}
+      end
+      topUps[name] = topUp
+    end
+  end
+  if topUps == nil then
+    return
+  end
+  kept.topUps = topUps
+  local notes = {}
+  for ____, note in ipairs(before.topUpNotes or ({})) do
+    if nowMs < note.untilMs then
+      notes[#notes + 1] = note
+    end
+  end
+  if #notes > 0 then
+    kept.topUpNotes = notes
+  end
+end
+function banAfter(before, ban)
+  if (before and before.budget) == nil or ban == nil or ban.untilMs > before.untilMs or ban.budget ~= nil then
+    return ban
+  end
+  return {number = ban.number, untilMs = ban.untilMs, window = ban.window, budget = before.budget}
+end
+TICKET_MS = 10000
+--- The budgets with what operators have added to their limits, as far as it is in force.
+function ____exports.toppedUp(budgets, before, nowMs)
+  local all = {}
+  do
+    local i = 0
+    while i < #budgets do
+      local budget = budgets[i + 1]
+      local ____opt_0 = before[i + 1]
+      local topUps = ____opt_0 and ____opt_0.topUps
+      if topUps == nil then
+        all[#all + 1] = budget
+      else
+        local limits = {}
+        for ____, limit in ipairs(budget.limits) do
+          limits[#limits + 1] = withTopUp(limit, topUps, nowMs)
+        end
+        all[#all + 1] = {name = budget.name, unit = budget.unit, inFlight = budget.inFlight, limits = limits}
+      end
+      i = i + 1
+    end
+  end
+  return all
+end
+--- What operators have added to these limits; undefined if nothing.
+function ____exports.topUpsOf(limits)
+  local found
+  for ____, ____value in ipairs(limits) do
+    local window = ____value.window
+    local topUp = ____value.topUp
+    if topUp ~= nil then
+      if found == nil then
+        found = {}
+      end
+      found[window] = topUp
+    end
+  end
+  return found
+end
+--- How many further requests may be in flight in every account. Notes in the outcome how many are, and gives the accounts the tickets of the
+-- other processes.
+function ____exports.roomInFlight(outcome, before, rule, held)
+  local ____outcome_3 = outcome
+  local nowMs = ____outcome_3.nowMs
+  local n = ____outcome_3.n
+  local room = n
+  local counts = {}
+  do
+    local i = 0
+    while i < #rule.budgets do
+      local most = rule.budgets[i + 1].inFlight
+      if most == nil then
+        counts[#counts + 1] = -1
+      else
+        local own = held and held[i + 1] or -1
+        local inFlight = own < 0 and 0 or own
+        local ____ticketsBeside_10 = ticketsBeside
+        local ____opt_6 = before[i + 1]
+        local ____temp_9 = ____opt_6 and ____opt_6.tickets
+        local ____temp_8
+        if own < 0 then
+          ____temp_8 = nil
+        else
+          ____temp_8 = rule.holder
+        end
+        local tickets = ____ticketsBeside_10(____temp_9, ____temp_8, nowMs)
+        for ____, ____value in ipairs(tickets) do
+          local count = ____value.count
+          inFlight = inFlight + count
+        end
+        counts[#counts + 1] = inFlight
+        setTickets(outcome, i, tickets)
+        room = math.min(room, most - inFlight)
+      end
+      i = i + 1
+    end
+  end
+  outcome.inFlight = counts
+  return math.max(room, 0)
+end
+--- Counts those that were admitted among those in flight.
+function ____exports.addInFlight(outcome, rule, held)
+  local ____outcome_11 = outcome
+  local admitted = ____outcome_11.admitted
+  local nowMs = ____outcome_11.nowMs
+  local counts = outcome.inFlight
+  do
+    local i = 0
+    while i < #counts do
+      if counts[i + 1] >= 0 then
+        counts[i + 1] = counts[i + 1] + admitted
+        local own = math.max(held and held[i + 1] or 0, 0) + admitted
+        if rule.holder ~= nil and own > 0 then
+          local tickets = {}
+          for ____, ticket in ipairs(outcome.accounts[i + 1].tickets or ({})) do
+            tickets[#tickets + 1] = ticket
+          end
+          tickets[#tickets + 1] = {holder = rule.holder, count = own, endsAtMs = nowMs + TICKET_MS}
+          setTickets(outcome, i, tickets)
+        end
+      end
+      i = i + 1
+    end
+  end
+end
+--- One account after a lease was returned, perhaps under an earlier rule: nothing else of it changes, because the present rule may count
+-- its strikes and windows otherwise.
+function ____exports.afterReturn(before, after, budget, nowMs)
+  local windows = files.counting.copyOfWindows(before.windows)
+  for ____, limit in ipairs(budget.limits) do
+    local window = limit.window
+    local slices = limit.slices
+    local earlier = before.windows[window]
+    local left = after.windows[window]
+    local present = files.counting.presentCount(earlier, limit, nowMs).count
+    local ____opt_15 = earlier and earlier.slices
+    if (____opt_15 and ____opt_15.per) == slices and (present and present.used) ~= (left and left.used) then
+      if left == nil then
+        windows = files.counting.withoutWindow(windows, window)
+      else
+        windows[window] = left
+      end
+    end
+  end
+  local kept = {windows = windows}
+  if before.strikes ~= nil then
+    kept.strikes = before.strikes
+  end
+  if before.ban ~= nil then
+    kept.ban = before.ban
+  end
+  if before.topUps ~= nil then
+    kept.topUps = before.topUps
+  end
+  if before.topUpNotes ~= nil then
+    kept.topUpNotes = before.topUpNotes
+  end
+  if before.tickets ~= nil then
+    kept.tickets = before.tickets
+  end
+  if after.leases ~= nil then
+    kept.leases = after.leases
+  end
+  return kept
+end
+--- One account after a decision, with what the rule does not count.
+function ____exports.keptAccount(before, outcome, i, budget)
+  local ____outcome_23 = outcome
+  local nowMs = ____outcome_23.nowMs
+  local admitted = ____outcome_23.admitted
+  local after = outcome.accounts[i + 1]
+  local windows = files.counting.copyOfWindows(after.windows)
+  for name in pairs(before.windows) do
+    local window = name
+    local count = before.windows[window]
+    local limit = files.charging.limitOf(budget, window)
+    local isConverted = count.slices ~= nil and count.slices.per ~= (limit and limit.slices) and after.windows[window] ~= nil
+    if limit == nil or isConverted and admitted == 0 then
+      windows[window] = count
+    end
+  end
+  local kept = {windows = windows}
+  if after.strikes ~= nil then
+    kept.strikes = after.strikes
+  end
+  local ban = banAfter(before.ban, after.ban)
+  if ban ~= nil then
+    kept.ban = ban
+  end
+  if after.leases ~= nil then
+    kept.leases = after.leases
+  end
+  if after.tickets ~= nil then
+    kept.tickets = after.tickets
+  end
+  keepTopUps(kept, before, nowMs)
+  return kept
+end
+return ____exports
+end,
+decide = function()
+local ____exports = {UNSEEN = false, decide = false, accountAfter = false}
+local admit, presentAccount, backOf, hasTopUps, isBanned, isLent
+function admit(outcome, budgets, rule, roomInFlight, terms)
+  local ____outcome_8 = outcome
+  local accounts = ____outcome_8.accounts
+  local nowMs = ____outcome_8.nowMs
+  local cost = ____outcome_8.cost
+  local n = ____outcome_8.n
+  local amounts = ____outcome_8.amounts
+  local room = files.charging.roomFor(outcome, budgets, n)
+  local admitted = room < roomInFlight and room or roomInFlight
+  outcome.admitted = admitted
+  if admitted > 0 then
+    do
+      local i = 0
+      while i < #budgets do
+        local budget = budgets[i + 1]
+        local spent = admitted * files.charging.chargeOf(budget, cost, amounts)
+        if spent > 0 then
+          files.charging.count(accounts[i + 1].windows, budget.limits, nowMs, spent)
+        end
+        i = i + 1
+      end
+    end
+  end
+  if (terms and terms.borrows) ~= nil or isLent(accounts) then
+    files.leasing.decideWithLeases(
+      outcome,
+      budgets,
+      rule,
+      room,
+      terms
+    )
+  elseif admitted < room then
+    outcome.isCrowded = true
+  elseif admitted < n and files.refusing.isStrike(budgets, rule, cost, amounts) then
+    files.refusing.strike(outcome, budgets, rule)
+  end
+end
+function presentAccount(before, i, rule, budgets, nowMs, n)
+  local ____budgets_index_11 = budgets[i + 1]
+  local limits = ____budgets_index_11.limits
+  local earlier = before[i + 1]
+  if earlier == nil then
+    return {windows = {}}
+  end
+  local account = {windows = files.charging.presentWindows(earlier.windows, limits, nowMs)}
+  if earlier.ban ~= nil then
+    local ____refusing_currentBan_14 = files.refusing.currentBan
+    local ____earlier_ban_13 = earlier.ban
+    local ____temp_12
+    if i == rule.bansIn then
+      ____temp_12 = rule.bans
+    else
+      ____temp_12 = nil
+    end
+    local ban = ____refusing_currentBan_14(
+      ____earlier_ban_13,
+      ____temp_12,
+      nowMs,
+      budgets,
+      n == 0
+    )
+    if ban ~= nil then
+      account.ban = ban
+    end
+  end
+  if earlier.topUps ~= nil then
+    local topUps = files.special.topUpsOf(limits)
+    if topUps ~= nil then
+      account.topUps = topUps
+    end
+  end
+  if earlier.leases ~= nil then
+    account.leases = earlier.leases
+  end
+  if earlier.tickets ~= nil then
+    account.tickets = earlier.tickets
+  end
+  return account
+end
+function backOf(before, budgets, nowMs)
+  local backMs = 0
+  do
+    local i = 0
+    while i < #budgets do
+      local ____opt_15 = before[i + 1]
+      local windows = ____opt_15 and ____opt_15.windows
+      if windows ~= nil then
+        for ____, limit in ipairs(budgets[i + 1].limits) do
+          backMs = math.max(
+            backMs,
+            files.counting.presentCount(windows[limit.window], limit, nowMs).backMs
+          )
+        end
+      end
+      i = i + 1
+    end
+  end
+  return backMs
+end
+function hasTopUps(accounts)
+  for ____, account in ipairs(accounts) do
+    if (account and account.topUps) ~= nil then
+      return true
+    end
+  end
+  return false
+end
+function isBanned(accounts, nowMs)
+  for ____, ____value in ipairs(accounts) do
+    local ban = ____value.ban
+    if ban ~= nil and nowMs < ban.untilMs then
+      return true
+    end
+  end
+  return false
+end
+function isLent(accounts)
+  for ____, ____value in ipairs(accounts) do
+    local leases = ____value.leases
+    if leases ~= nil then
+      return true
+    end
+  end
+  return false
+end
+--- An account of which the store has nothing.
+____exports.UNSEEN = {windows = {}}
+--- Decides `n` simultaneous requests of `cost` each (contract section 3). With `n` 0 it returns the present state, without everything that has
+-- ended by `nowMs`.
+-- 
+-- @param before the accounts of the budgets; the store has nothing of those that are missing
+-- @param rule its instants include `nowMs`
+-- @param nowMs the store's clock, Unix milliseconds. It may jump.
+-- @param cost whole number from 1
+-- @param details a gateway borrows only without a bound of requests in flight and without amounts
+function ____exports.decide(before, rule, nowMs, cost, n, details)
+  local budgets = hasTopUps(before) and files.special.toppedUp(rule.budgets, before, nowMs) or rule.budgets
+  local accounts = {presentAccount(
+    before,
+    0,
+    rule,
+    budgets,
+    nowMs,
+    n
+  )}
+  do
+    local i = 1
+    while i < #budgets do
+      accounts[#accounts + 1] = presentAccount(
+        before,
+        i,
+        rule,
+        budgets,
+        nowMs,
+        n
+      )
+      i = i + 1
+    end
+  end
+  local ____opt_0 = before[rule.bansIn + 1]
+  if (____opt_0 and ____opt_0.strikes) ~= nil then
+    files.refusing.keepStrikes(
+      before,
+      accounts,
+      rule,
+      nowMs,
+      backOf(before, budgets, nowMs)
+    )
+  end
+  local outcome = {
+    nowMs = nowMs,
+    cost = cost,
+    n = n,
+    admitted = 0,
+    bannedFrom = n,
+    accounts = accounts
+  }
+  local terms
+  if details ~= nil then
+    if details.amounts ~= nil then
+      outcome.amounts = details.amounts
+    end
+    terms = details.terms
+    if (terms and terms.returned) ~= nil then
+      files.leasing.takeBack(outcome, budgets, terms.returned)
+    end
+  end
+  local roomInFlight = n
+  if rule.isBounded then
+    roomInFlight = files.special.roomInFlight(outcome, before, rule, details and details.held)
+  end
+  if isBanned(accounts, nowMs) then
+    outcome.bannedFrom = 0
+  else
+    admit(
+      outcome,
+      budgets,
+      rule,
+      roomInFlight,
+      terms
+    )
+  end
+  if rule.isBounded then
+    files.special.addInFlight(outcome, rule, details and details.held)
+  end
+  return outcome
+end
+--- The account that a store keeps after a decision, which returns only what its rule counts: the same object as in the outcome, or one that
+-- has also the windows that the rule does not count, as after a change of plans.
+-- 
+-- Slices become another kind when something is counted. If refusals did it, a client that polls two gateways that are in the
+-- middle of a reload would move its count along with the present, and never be admitted again.
+-- 
+-- @param i the index of the budget
+function ____exports.accountAfter(before, outcome, i, rule)
+  local after = outcome.accounts[i + 1]
+  local budget = rule.budgets[i + 1]
+  local earlier = before or ____exports.UNSEEN
+  if outcome.n == 0 then
+    return files.special.afterReturn(earlier, after, budget, outcome.nowMs)
+  end
+  if earlier.topUps ~= nil or earlier.ban ~= nil then
+    return files.special.keptAccount(earlier, outcome, i, budget)
+  end
+  for name in pairs(earlier.windows) do
+    local window = name
+    local ____earlier_windows_window_19 = earlier.windows[window]
+    local slices = ____earlier_windows_window_19.slices
+    local left = after.windows[window]
+    local ____temp_24
+    if left == nil then
+      ____temp_24 = files.charging.limitOf(budget, window) == nil
+    else
+      local ____temp_23 = slices ~= nil
+      if ____temp_23 then
+        local ____slices_per_22 = slices.per
+        local ____opt_20 = left.slices
+        ____temp_23 = ____slices_per_22 ~= (____opt_20 and ____opt_20.per)
+      end
+      ____temp_24 = ____temp_23
+    end
+    local isOther = ____temp_24
+    if isOther then
+      return files.special.keptAccount(earlier, outcome, i, budget)
+    end
+  end
+  return after
+end
+return ____exports
+end,
+decision_reply = function()
+local ____exports = {putAccounts = false}
+local putRest, banWindow, NUMBERS
+function putRest(reply, outcome, ____bindingPattern0)
+  local budgets
+  budgets = ____bindingPattern0.budgets
+  local ____outcome_3 = outcome
+  local accounts = ____outcome_3.accounts
+  reply[#reply + 1] = outcome.bannedFrom
+  reply[#reply + 1] = outcome.imposesBan and 1 or 0
+  reply[#reply + 1] = outcome.isCrowded and 1 or 0
+  reply[#reply + 1] = outcome.waitMs or 0
+  reply[#reply + 1] = outcome.mayReturn and 1 or 0
+  reply[#reply + 1] = outcome.lent == nil and 0 or outcome.lent.units
+  reply[#reply + 1] = outcome.lent == nil and 0 or outcome.lent.forMs
+  for ____, account in ipairs(accounts) do
+    local strikes = account.strikes
+    local ban = account.ban
+    reply[#reply + 1] = strikes == nil and 0 or strikes.count
+    reply[#reply + 1] = strikes == nil and 0 or strikes.endsAtMs
+    reply[#reply + 1] = ban == nil and 0 or ban.number
+    reply[#reply + 1] = ban == nil and 0 or ban.untilMs
+    reply[#reply + 1] = ban == nil and 0 or banWindow(ban, budgets)
+  end
+  do
+    local i = 0
+    while i < #accounts do
+      local ____accounts_index_4 = accounts[i + 1]
+      local topUps = ____accounts_index_4.topUps
+      for ____, ____value in ipairs(budgets[i + 1].limits) do
+        local window = ____value.window
+        local topUp = topUps and topUps[window]
+        if topUp ~= nil then
+          reply[#reply + 1] = NUMBERS[window] + 10 * i
+          reply[#reply + 1] = topUp.amount
+          reply[#reply + 1] = topUp.untilMs
+        end
+      end
+      i = i + 1
+    end
+  end
+end
+function banWindow(____bindingPattern0, budgets)
+  local budget
+  local window
+  window = ____bindingPattern0.window
+  budget = ____bindingPattern0.budget
+  local number = NUMBERS[window]
+  do
+    local i = 1
+    while i < #budgets do
+      if budgets[i + 1].name == budget then
+        number = NUMBERS[window] + 10 * i
+      end
+      i = i + 1
+    end
+  end
+  return number
+end
+NUMBERS = {
+  second = 1,
+  minute = 2,
+  hour = 3,
+  day = 4,
+  week = 5,
+  month = 6
+}
+function ____exports.putAccounts(reply, outcome, rule)
+  local ____outcome_0 = outcome
+  local accounts = ____outcome_0.accounts
+  local inFlight = ____outcome_0.inFlight
+  local ____rule_1 = rule
+  local budgets = ____rule_1.budgets
+  local sizeAt = #reply
+  reply[sizeAt + 1] = 0
+  reply[sizeAt + 1 + 1] = outcome.admitted
+  local size = sizeAt + 2
+  local isPlain = outcome.isCrowded == nil and outcome.waitMs == nil and outcome.mayReturn == nil and outcome.lent == nil
+  do
+    local i = 0
+    while i < #budgets do
+      local account = accounts[i + 1]
+      local windows = account.windows
+      for ____, ____value in ipairs(budgets[i + 1].limits) do
+        local window = ____value.window
+        local slices = ____value.slices
+        local count = windows[window]
+        if slices == nil then
+          reply[size + 1] = count == nil and 0 or count.used
+          reply[size + 1 + 1] = count == nil and 0 or count.endsAtMs
+          size = size + 2
+        elseif count == nil then
+          reply[size + 1] = 0
+          size = size + 1
+        else
+          local ____count_slices_2 = count.slices
+          local startsAtMs = ____count_slices_2.startsAtMs
+          local first = ____count_slices_2.first
+          local counts = ____count_slices_2.counts
+          reply[size + 1] = #counts
+          reply[size + 1 + 1] = startsAtMs
+          reply[size + 2 + 1] = first
+          size = size + 3
+          for ____, one in ipairs(counts) do
+            reply[size + 1] = one
+            size = size + 1
+          end
+        end
+      end
+      if account.strikes ~= nil or account.ban ~= nil or account.topUps ~= nil then
+        isPlain = false
+      end
+      i = i + 1
+    end
+  end
+  if inFlight ~= nil then
+    for ____, count in ipairs(inFlight) do
+      if count >= 0 then
+        reply[#reply + 1] = count
+      end
+    end
+  end
+  if not isPlain then
+    putRest(reply, outcome, rule)
+  end
+  reply[sizeAt + 1] = #reply - sizeAt - 1
+end
+return ____exports
+end,
+store_clock = function()
+local ____exports = {seconds = false, nowMs = false}
+local time = redis.call("TIME")
+--- The present by the store's clock, as it was when the script began. Redis gives both parts as text, which Lua calculates with.
+____exports.seconds = time[1]
+--- Unix milliseconds.
+____exports.nowMs = ____exports.seconds * 1000 + math.floor(time[2] / 1000)
+return ____exports
+end,
+whole_number = function()
+local ____exports = {MOST = false, wholeIn = false}
+--- The largest number that Lua and the gateway count exactly.
+____exports.MOST = 9007199254740992
+--- Undefined if the text is not a whole number that a gateway can have written.
+function ____exports.wholeIn(text)
+  local number = tonumber(text)
+  if number == nil or number < 0 or number > ____exports.MOST or number ~= math.floor(number) then
+    return nil
+  end
+  return number
+end
+return ____exports
+end,
+rare_fields = function()
+local ____exports = {slicesIn = false, slicesText = false, readRare = false, ticketsIn = false, writeRare = false}
+local readTopUps, readLeases, put, WINDOWS, MAX_LEASES
+function readTopUps(account, text)
+  if #text > 50 * #WINDOWS then
+    return false
+  end
+  local topUps = {}
+  local numbers = {}
+  local words = string.gmatch(text, "%S+")
+  do
+    local word = words()
+    while word ~= nil do
+      local number = files.whole_number.wholeIn(word)
+      if number == nil or number < 1 then
+        return false
+      end
+      numbers[#numbers + 1] = number
+      word = words()
+    end
+  end
+  if #numbers % 3 > 0 then
+    return false
+  end
+  do
+    local i = 0
+    while i < #numbers do
+      local window = WINDOWS[numbers[i + 1]]
+      if window == nil or topUps[window] ~= nil then
+        return false
+      end
+      topUps[window] = {amount = numbers[i + 1 + 1], untilMs = numbers[i + 2 + 1]}
+      i = i + 3
+    end
+  end
+  if #numbers > 0 then
+    account.topUps = topUps
+  end
+  return true
+end
+function readLeases(account, text)
+  if #text > 64 * MAX_LEASES then
+    return
+  end
+  local numbers = {}
+  local words = string.gmatch(text, "%S+")
+  do
+    local word = words()
+    while word ~= nil do
+      local number = tonumber(word)
+      if number == nil or not (number >= -files.whole_number.MOST and number <= files.whole_number.MOST) or number ~= math.floor(number) then
+        return
+      end
+      numbers[#numbers + 1] = number
+      word = words()
+    end
+  end
+  local leases = {}
+  do
+    local i = 2
+    while i < #numbers do
+      leases[#leases + 1] = {id = numbers[i - 2 + 1], units = numbers[i], endsAtMs = numbers[i + 1]}
+      i = i + 3
+    end
+  end
+  if #leases > 0 then
+    account.leases = leases
+  end
+end
+function put(changes, field, value)
+  changes[#changes + 1] = field
+  changes[#changes + 1] = value
+end
+WINDOWS = {
+  "second",
+  "minute",
+  "hour",
+  "day",
+  "week",
+  "month"
+}
+--- Of windows that may slide.
+local SLIDING_MS = {
+  second = 1000,
+  minute = 60000,
+  hour = 3600000,
+  day = 86400000,
+  week = 604800000
+}
+--- Slices per length, as in plans.yaml. One more is kept: the oldest leaves when the next one has ended.
+local MAX_SLICES = 30
+MAX_LEASES = 64
+--- How long after its end the return of a lease is accepted.
+local KNOWN_FOR_MS = 2000
+--- Undefined if the value is foreign.
+function ____exports.slicesIn(text, startsAtMs, window)
+  local lengthMs = SLIDING_MS[window]
+  if lengthMs == nil or #text < 3 or #text > 2 + 8 * (MAX_SLICES + 1) then
+    return nil
+  end
+  local per = string.byte(text, 1) - 128
+  local second = string.byte(text, 2)
+  local width = math.floor(second / 32) + 1
+  local first = second % 32
+  local size = (#text - 2) / width
+  if per < 1 or per > MAX_SLICES or first >= per or size > per + 1 or size ~= math.floor(size) then
+    return nil
+  end
+  local counts = {}
+  do
+    local i = 0
+    while i < size do
+      local count = struct.unpack(
+        ">I" .. tostring(width),
+        text,
+        3 + i * width
+      )
+      if count > files.whole_number.MOST then
+        return nil
+      end
+      counts[#counts + 1] = count
+      i = i + 1
+    end
+  end
+  return files.counting.slicedCount({per = per, first = first, startsAtMs = startsAtMs, counts = counts}, lengthMs)
+end
+function ____exports.slicesText(____bindingPattern0)
+  local counts
+  local first
+  local per
+  per = ____bindingPattern0.per
+  first = ____bindingPattern0.first
+  counts = ____bindingPattern0.counts
+  local most = 0
+  for ____, count in ipairs(counts) do
+    most = math.max(most, count)
+  end
+  local width = 1
+  while most >= 256 ^ width do
+    width = width + 1
+  end
+  local head = string.char(128 + per, first + 32 * (width - 1))
+  return head .. struct.pack(
+    ">" .. string.rep(
+      "I" .. tostring(width),
+      #counts
+    ),
+    unpack(counts)
+  )
+end
+--- Reads strikes, ban, top-ups and leases, whose values begin at `at`.
+-- 
+-- @returns false if they are foreign
+function ____exports.readRare(account, key, values, at)
+  local numbers = {}
+  do
+    local i = 0
+    while i < 5 do
+      local text = values[at + i + 1]
+      local number = text == false and 0 or files.whole_number.wholeIn(text)
+      if number == nil then
+        return false
+      end
+      numbers[#numbers + 1] = number
+      i = i + 1
+    end
+  end
+  local number = numbers[3]
+  local windowNumber = numbers[5]
+  if windowNumber > #WINDOWS or number > 0 and windowNumber == 0 then
+    return false
+  end
+  if numbers[1] > 0 then
+    account.strikes = {count = numbers[1], endsAtMs = numbers[2]}
+  end
+  if number > 0 then
+    local untilMs = numbers[4]
+    local window = WINDOWS[windowNumber]
+    local budget = redis.call("HGET", key, "W")
+    account.ban = (budget == false or budget == "") and ({number = number, untilMs = untilMs, window = window}) or ({number = number, untilMs = untilMs, window = window, budget = budget})
+  end
+  local topUps = values[at + 5 + 1]
+  if topUps ~= false and not readTopUps(account, topUps) then
+    return false
+  end
+  local leases = values[at + 6 + 1]
+  if leases ~= false then
+    readLeases(account, leases)
+  end
+  return true
+end
+--- Undefined if there are none.
+function ____exports.ticketsIn(text)
+  local tickets = {}
+  if text == false then
+    return nil
+  end
+  local words = string.gmatch(text, "%S+")
+  do
+    local holder = words()
+    while holder ~= nil do
+      local countText = words()
+      local endsText = words()
+      local count = files.whole_number.wholeIn(countText or "")
+      local endsAtMs = files.whole_number.wholeIn(endsText or "")
+      if count ~= nil and endsAtMs ~= nil then
+        tickets[#tickets + 1] = {holder = holder, count = count, endsAtMs = endsAtMs}
+      end
+      holder = words()
+    end
+  end
+  local ____temp_0
+  if #tickets == 0 then
+    ____temp_0 = nil
+  else
+    ____temp_0 = tickets
+  end
+  return ____temp_0
+end
+--- Appends what has changed of these to `changes`.
+-- 
+-- @returns until when that counts, Unix milliseconds
+function ____exports.writeRare(changes, before, after, bans)
+  local lastMs = 0
+  local ____after_1 = after
+  local strikes = ____after_1.strikes
+  local ban = ____after_1.ban
+  local leases = ____after_1.leases
+  local tickets = ____after_1.tickets
+  if before.strikes ~= strikes then
+    put(changes, "x", strikes == nil and 0 or strikes.count)
+    put(changes, "X", strikes == nil and 0 or strikes.endsAtMs)
+    if strikes ~= nil then
+      lastMs = strikes.endsAtMs
+    end
+  end
+  if before.ban ~= ban then
+    put(changes, "b", ban == nil and 0 or ban.number)
+    put(changes, "B", ban == nil and 0 or ban.untilMs)
+    if ban ~= nil then
+      do
+        local i = 0
+        while i < #WINDOWS do
+          if WINDOWS[i + 1] == ban.window then
+            put(changes, "w", i + 1)
+          end
+          i = i + 1
+        end
+      end
+      put(changes, "W", ban.budget or "")
+      lastMs = math.max(lastMs, ban.untilMs + (bans == nil and 0 or bans.forgetMs))
+    end
+  end
+  if before.leases ~= leases then
+    local words = {}
+    for ____, ____value in ipairs(leases or ({})) do
+      local id = ____value.id
+      local units = ____value.units
+      local endsAtMs = ____value.endsAtMs
+      words[#words + 1] = string.format("%d %d %d", id, units, endsAtMs)
+      lastMs = math.max(lastMs, endsAtMs + KNOWN_FOR_MS)
+    end
+    put(
+      changes,
+      "l",
+      table.concat(words, " ")
+    )
+  end
+  if before.tickets ~= tickets then
+    local words = {}
+    for ____, ____value in ipairs(tickets or ({})) do
+      local holder = ____value.holder
+      local count = ____value.count
+      local endsAtMs = ____value.endsAtMs
+      words[#words + 1] = string.format("%s %d %d", holder, count, endsAtMs)
+      lastMs = math.max(lastMs, endsAtMs)
+    end
+    put(
+      changes,
+      "f",
+      table.concat(words, " ")
+    )
+  end
+  return lastMs
+end
+return ____exports
+end,
+stored_account = function()
+local ____exports = {windowsIn = false, FOREIGN = false, includeNow = false, loadAccount = false, saveAccount = false}
+--- What was counted, in the first two of `values` for each limit. Undefined if some is foreign.
+function ____exports.windowsIn(values, limits)
+  local windows = {}
+  local at = 0
+  for ____, ____value in ipairs(limits) do
+    local window = ____value.window
+    local usedText = values[at + 1]
+    local endsText = values[at + 1 + 1]
+    at = at + 2
+    if usedText ~= false or endsText ~= false then
+      local used = usedText == false and 0 or tonumber(usedText)
+      local endsAtMs = endsText == false and 0 or files.whole_number.wholeIn(endsText)
+      if endsAtMs == nil then
+        return nil
+      end
+      if used == nil then
+        local count = files.rare_fields.slicesIn(usedText, endsAtMs, window)
+        if count == nil then
+          return nil
+        end
+        windows[window] = count
+      else
+        if used < 0 or used > files.whole_number.MOST or used ~= math.floor(used) then
+          return nil
+        end
+        if endsAtMs > 0 then
+          windows[window] = {used = used, endsAtMs = endsAtMs}
+        end
+      end
+    end
+  end
+  return windows
+end
+--- The account has values that no gateway has written.
+____exports.FOREIGN = "foreign"
+--- Whether the instants of all calendar windows include the present.
+function ____exports.includeNow(limits, nowMs)
+  for ____, ____value in ipairs(limits) do
+    local instants = ____value.instants
+    if instants ~= nil and (nowMs < instants[1] or nowMs >= instants[#instants]) then
+      return false
+    end
+  end
+  return true
+end
+function ____exports.loadAccount(key, ____bindingPattern0)
+  local inFlight
+  local limits
+  local fields
+  fields = ____bindingPattern0.fields
+  limits = ____bindingPattern0.limits
+  inFlight = ____bindingPattern0.inFlight
+  local values = redis.pcall(
+    "HMGET",
+    key,
+    unpack(fields)
+  )
+  local err = values.err
+  if err ~= nil then
+    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or ____exports.FOREIGN
+  end
+  local windows = ____exports.windowsIn(values, limits)
+  if windows == nil then
+    return ____exports.FOREIGN
+  end
+  local account = {windows = windows}
+  local at = 2 * #limits
+  local hasRare = false
+  do
+    local i = at
+    while i < at + 7 do
+      if values[i + 1] ~= false then
+        hasRare = true
+      end
+      i = i + 1
+    end
+  end
+  if hasRare and not files.rare_fields.readRare(account, key, values, at) then
+    return ____exports.FOREIGN
+  end
+  if inFlight ~= nil then
+    account.tickets = files.rare_fields.ticketsIn(values[at + 7 + 1])
+  end
+  return account
+end
+--- Writes what has changed of an account.
+-- 
+-- @returns an error of the store
+function ____exports.saveAccount(key, ____bindingPattern0, before, after, bans, nowMs)
+  local limits
+  local fields
+  fields = ____bindingPattern0.fields
+  limits = ____bindingPattern0.limits
+  local changes = {}
+  local size = 0
+  local lastMs = 0
+  local isLasting = false
+  local earlier = before.windows
+  local later = after.windows
+  local at = 0
+  for ____, ____value in ipairs(limits) do
+    local window = ____value.window
+    local was = earlier[window]
+    local is = later[window]
+    if is ~= nil and is.endsAtMs > lastMs then
+      lastMs = is.endsAtMs
+    end
+    if was ~= is then
+      local slices = is and is.slices
+      local endsAtMs = is == nil and 0 or is.endsAtMs
+      changes[size + 1] = fields[at + 1]
+      changes[size + 1 + 1] = slices == nil and (is == nil and 0 or is.used) or files.rare_fields.slicesText(slices)
+      size = size + 2
+      if was == nil or slices ~= nil or was.slices ~= nil or was.endsAtMs ~= endsAtMs then
+        changes[size + 1] = fields[at + 1 + 1]
+        changes[size + 1 + 1] = slices == nil and endsAtMs or slices.startsAtMs
+        size = size + 2
+        if was == nil or endsAtMs > was.endsAtMs then
+          isLasting = true
+        end
+      end
+    end
+    at = at + 2
+  end
+  if before.strikes ~= after.strikes or before.ban ~= after.ban or before.leases ~= after.leases or before.tickets ~= after.tickets then
+    local rareMs = files.rare_fields.writeRare(changes, before, after, bans)
+    if rareMs > lastMs then
+      lastMs = rareMs
+    end
+    isLasting = true
+  end
+  if #changes == 0 then
+    return nil
+  end
+  local written = redis.pcall(
+    "HSET",
+    key,
+    unpack(changes)
+  )
+  if type(written) ~= "number" then
+    return written
+  end
+  if isLasting then
+    redis.call(
+      "PEXPIREAT",
+      key,
+      math.max(
+        lastMs,
+        nowMs + redis.call("PTTL", key)
+      )
+    )
+  end
+  return nil
+end
+return ____exports
+end,
+decision_script = function()
+local ____exports = {main = false}
+local withBegun, record, HOUR_MS, begun
+function withBegun(____bindingPattern0, at)
+  local held
+  local terms
+  local amounts
+  amounts = ____bindingPattern0.amounts
+  terms = ____bindingPattern0.terms
+  held = ____bindingPattern0.held
+  local all = {}
+  do
+    local i = 0
+    while i < #held do
+      local one = held[i + 1]
+      all[#all + 1] = one < 0 and one or one + (begun[KEYS[at + i + 1]] or 0)
+      i = i + 1
+    end
+  end
+  return {held = all, amounts = amounts, terms = terms}
+end
+function record(____bindingPattern0, outcome, first)
+  local details
+  local cost
+  local n
+  local rule
+  rule = ____bindingPattern0.rule
+  n = ____bindingPattern0.n
+  cost = ____bindingPattern0.cost
+  details = ____bindingPattern0.details
+  local ____rule_5 = rule
+  local histories = ____rule_5.histories
+  local units = ____rule_5.units
+  local back = outcome.tookBack
+  local recorded = rule.recordsAll and n or outcome.admitted
+  if recorded == 0 and back == nil then
+    return nil
+  end
+  local hour = math.floor(files.store_clock.nowMs / HOUR_MS)
+  local spent = recorded * cost + (outcome.lent == nil and 0 or outcome.lent.units)
+  do
+    local i = 0
+    while i < histories do
+      local key = KEYS[first + i + 1]
+      if spent > 0 then
+        local ____error = history().admitted(key, hour, spent)
+        if ____error then
+          return ____error
+        end
+      end
+      if back ~= nil and back.units > 0 then
+        local ____error = history().broughtLate(key, back.hour, -back.units, hour)
+        if ____error then
+          return ____error
+        end
+      end
+      i = i + 1
+    end
+  end
+  do
+    local i = 0
+    while i < #units do
+      local ____opt_6 = details and details.amounts
+      local amount = recorded * (____opt_6 and ____opt_6[units[i + 1]] or 0)
+      do
+        local j = 0
+        while amount > 0 and j < histories do
+          local ____error = history().admitted(KEYS[first + histories * (i + 1) + j + 1], hour, amount)
+          if ____error then
+            return ____error
+          end
+          j = j + 1
+        end
+      end
+      i = i + 1
+    end
+  end
+  return nil
+end
+HOUR_MS = 3600000
+begun = {}
+--- Decides about the consumer whose names begin at `at`, and appends its part of the reply.
+-- 
+-- @returns an error of the store
+local function decideOne(run, at, reply)
+  local ____run_0 = run
+  local rule = ____run_0.rule
+  local n = ____run_0.n
+  local cost = ____run_0.cost
+  local ____rule_1 = rule
+  local budgets = ____rule_1.budgets
+  local before = {}
+  do
+    local i = 0
+    while i < #budgets do
+      local loaded = files.stored_account.loadAccount(KEYS[at + i + 1], budgets[i + 1])
+      if loaded == files.stored_account.FOREIGN then
+        reply[#reply + 1] = 0
+        return nil
+      end
+      if loaded.err ~= nil then
+        return loaded
+      end
+      before[#before + 1] = loaded
+      i = i + 1
+    end
+  end
+  local ____temp_4
+  local ____opt_2 = run.details
+  if (____opt_2 and ____opt_2.held) == nil then
+    ____temp_4 = run.details
+  else
+    ____temp_4 = withBegun(run.details, at)
+  end
+  local details = ____temp_4
+  local outcome = files.decide.decide(
+    before,
+    rule,
+    files.store_clock.nowMs,
+    cost,
+    n,
+    details
+  )
+  if n > 0 or outcome.tookBack ~= nil then
+    do
+      local i = 0
+      while i < #budgets do
+        local key = KEYS[at + i + 1]
+        local budget = budgets[i + 1]
+        local after = files.decide.accountAfter(before[i + 1], outcome, i, rule)
+        local ____error = files.stored_account.saveAccount(
+          key,
+          budget,
+          before[i + 1],
+          after,
+          rule.bans,
+          files.store_clock.nowMs
+        )
+        if ____error ~= nil then
+          return ____error
+        end
+        if budget.inFlight ~= nil then
+          begun[key] = (begun[key] or 0) + outcome.admitted
+        end
+        i = i + 1
+      end
+    end
+  end
+  if outcome.recalls ~= nil then
+    for ____, i in ipairs(outcome.recalls) do
+      redis.pcall("PUBLISH", RECALLS, KEYS[at + i + 1])
+    end
+  end
+  if rule.histories > 0 then
+    local ____error = record(run, outcome, at + #budgets)
+    if ____error ~= nil then
+      return ____error
+    end
+  end
+  files.decision_reply.putAccounts(reply, outcome, rule)
+  return nil
+end
+--- Reads what few requests bring, behind the four numbers of its run.
+-- 
+-- @returns where the next run begins
+local function readDetails(details, runs, from, rule, hasTerms)
+  local ____rule_10 = rule
+  local budgets = ____rule_10.budgets
+  local units = ____rule_10.units
+  local at = from
+  if hasTerms then
+    local terms = {}
+    if runs[at + 1] > 0 then
+      terms.borrows = {id = runs[at + 1 + 1], units = runs[at + 1]}
+    end
+    if runs[at + 2 + 1] == 1 then
+      terms.isFinal = true
+    end
+    local id = runs[at + 3 + 1]
+    local unused = runs[at + 4 + 1]
+    at = at + 5
+    if id > 0 then
+      local places = {}
+      for ____, ____value in ipairs(budgets) do
+        local limits = ____value.limits
+        local ofBudget = {}
+        if unused > 0 then
+          do
+            local i = 0
+            while i < #limits do
+              ofBudget[#ofBudget + 1] = runs[at + i + 1]
+              i = i + 1
+            end
+          end
+          at = at + #limits
+        end
+        places[#places + 1] = ofBudget
+      end
+      terms.returned = {id = id, unused = unused, places = places}
+    end
+    details.terms = terms
+  end
+  if rule.isBounded then
+    local held = {}
+    do
+      local i = 0
+      while i < #budgets do
+        held[#held + 1] = runs[at + i + 1]
+        i = i + 1
+      end
+    end
+    at = at + #budgets
+    details.held = held
+  end
+  if #units > 0 then
+    local amounts = {}
+    do
+      local i = 0
+      while i < #units do
+        amounts[units[i + 1]] = runs[at + i + 1]
+        i = i + 1
+      end
+    end
+    at = at + #units
+    details.amounts = amounts
+  end
+  return at
+end
+--- The script.
+function ____exports.main()
+  local rules = {}
+  local last = readGatewayClock(files.store_clock.seconds)
+  do
+    local i = 1
+    while i < last do
+      local rule = cjson.decode(ARGV[i + 1])
+      for ____, ____value in ipairs(rule.budgets) do
+        local limits = ____value.limits
+        if not files.stored_account.includeNow(limits, files.store_clock.nowMs) then
+          return cmsgpack.pack({files.store_clock.nowMs})
+        end
+      end
+      rules[#rules + 1] = rule
+      i = i + 1
+    end
+  end
+  local reply = {files.store_clock.nowMs}
+  local runs = cjson.decode(ARGV[1])
+  local at = 0
+  local i = 0
+  while i < #runs do
+    local rule = rules[runs[i + 1] - 2 + 1]
+    local consumers = runs[i + 3 + 1]
+    local details
+    local n = runs[i + 1 + 1]
+    local cost = runs[i + 2 + 1]
+    i = i + 4
+    if consumers == 0 or rule.isBounded or #rule.units > 0 then
+      details = {}
+      i = readDetails(
+        details,
+        runs,
+        i,
+        rule,
+        consumers == 0
+      )
+    end
+    local run = {rule = rule, n = n, cost = cost, details = details}
+    local size = #rule.budgets + rule.histories * (1 + #rule.units)
+    do
+      local j = 0
+      while j < math.max(consumers, 1) do
+        local ____error = decideOne(run, at, reply)
+        if ____error ~= nil then
+          return ____error
+        end
+        at = at + size
+        j = j + 1
+      end
+    end
+  end
+  if unrecorded ~= nil then
+    do
+      local j = 0
+      while j < #KEYS do
+        if KEYS[j + 1] == unrecorded then
+          reply[#reply + 1] = j + 1
+          break
+        end
+        j = j + 1
+      end
+    end
+  end
+  return cmsgpack.pack(reply)
+end
+return ____exports
+end,
+settle = function()
+local ____exports = {settled = false}
+--- The windows of an account after the settlement of a request. What it took in advance and did not use returns to the windows and slices
+-- in which the store counted it, as far as they are open. What it used besides is counted now, even beyond the limit.
+-- 
+-- @param delta what to add; negative to give back
+-- @param places where the store counted the request, by limit (`placeOf`)
+-- @param nowMs the store's clock, Unix milliseconds
+function ____exports.settled(before, delta, limits, places, nowMs)
+  local windows = {}
+  for name in pairs(before) do
+    windows[name] = before[name]
+  end
+  do
+    local i = 0
+    while i < #limits do
+      local limit = limits[i + 1]
+      local count = before[limit.window]
+      if count ~= nil and files.charging.isPresent(count, limit, nowMs) then
+        local used = count.used
+        local endsAtMs = count.endsAtMs
+        if delta > 0 or endsAtMs == places[i + 1] then
+          windows[limit.window] = {used = used + delta > 0 and used + delta or 0, endsAtMs = endsAtMs}
+        end
+      else
+        local present = files.counting.presentCount(count, limit, nowMs).count
+        if delta > 0 then
+          windows[limit.window] = files.counting.countIn(present, limit, nowMs, delta)
+        else
+          local ____temp_4 = present ~= nil
+          if ____temp_4 then
+            local ____opt_0 = count and count.slices
+            ____temp_4 = (____opt_0 and ____opt_0.per) == limit.slices
+          end
+          if ____temp_4 then
+            local after = files.counting.givenBack(present, limit, places[i + 1], -delta)
+            if after == nil then
+              windows = files.counting.withoutWindow(windows, limit.window)
+            elseif after ~= present then
+              windows[limit.window] = after
+            end
+          end
+        end
+      end
+      i = i + 1
+    end
+  end
+  return windows
+end
+return ____exports
+end,
+settlement_script = function()
+local ____exports = {main = false}
+--- Whether the history behind the `i`-th of KEYS is gone.
+local function isDeleted(i, others, isRecorded)
+  return isRecorded and redis.pcall("GETRANGE", KEYS[others + i + 1], 0, 0) == ""
+end
+--- The script.
+function ____exports.main()
+  readGatewayClock(files.store_clock.seconds)
+  local ____cjson_decode_result_0 = cjson.decode(ARGV[1])
+  local delta = ____cjson_decode_result_0.delta
+  local hour = ____cjson_decode_result_0.hour
+  local isRecorded = ____cjson_decode_result_0.isRecorded
+  local fields = ____cjson_decode_result_0.fields
+  local limits = ____cjson_decode_result_0.limits
+  local places = ____cjson_decode_result_0.places
+  local others = isRecorded and #KEYS / 2 or #KEYS
+  if not files.stored_account.includeNow(limits, files.store_clock.nowMs) then
+    return "CLOCK"
+  end
+  local key = KEYS[1]
+  local values = #limits == 0 and ({}) or redis.pcall(
+    "HMGET",
+    key,
+    unpack(fields)
+  )
+  local err = values.err
+  if err ~= nil then
+    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or "WRONGTYPE"
+  end
+  local windows = files.stored_account.windowsIn(values, limits)
+  if windows == nil then
+    return "FOREIGN"
+  end
+  local before = {windows = windows}
+  for ____, ____value in ipairs(limits) do
+    local window = ____value.window
+    local count = windows[window]
+    if count ~= nil and files.store_clock.nowMs < count.endsAtMs and count.used > files.whole_number.MOST - math.max(delta, 0) then
+      return "FOREIGN"
+    end
+  end
+  local after = {windows = files.settle.settled(
+    windows,
+    delta,
+    limits,
+    places,
+    files.store_clock.nowMs
+  )}
+  if not isDeleted(0, others, isRecorded) then
+    local ____error = files.stored_account.saveAccount(
+      key,
+      {fields = fields, limits = limits},
+      before,
+      after,
+      nil,
+      files.store_clock.nowMs
+    )
+    if ____error ~= nil then
+      return ____error
+    end
+  end
+  do
+    local i = 1
+    while i < others do
+      if not isDeleted(i, others, isRecorded) then
+        local ____error = history().broughtLate(
+          KEYS[i + 1],
+          hour,
+          delta,
+          math.floor(files.store_clock.nowMs / 3600000)
+        )
+        if ____error then
+          return ____error
+        end
+      end
+      i = i + 1
+    end
+  end
+  return 0
+end
+return ____exports
+end,
+}
+setmetatable(files, {
+  __index = function(_, name)
+    local one = functions[name]()
+    files[name] = one
+    return one
+  end,
+})

@@ -1,0 +1,97 @@
+import type { Outcome, Rule } from '../../../engine/types.ts';
+import type { Ban } from '../../../model/account.ts';
+import type { WindowName } from '../../../model/values.ts';
+
+/*
+ * What a decision replies about one consumer, behind how many numbers that are: admitted; for each window of each account used
+ * and end, or for a sliding one how many counts it has and, if any, the beginning of slice 0, the number of the first slice and
+ * the counts; for each account with a bound how many requests are in flight.
+ *
+ * Then only if there are strikes, a ban or top-ups, or no room in flight, or if units are lent: bannedFrom, 1 if this call imposed
+ * a ban (else 0), 1 if too many were in flight (else 0), for how long the requests that were not admitted may wait for units that
+ * others return (0: they are refused), 1 if others may return units, how many units this call has lent, and for how long; for each
+ * account strikes, their end, ban number, its end, its window + 10 times its budget (0 the own one); and for each top-up in force
+ * its window + 10 times its account, its amount and its end.
+ */
+
+/** As WINDOWS of the model, from 1. */
+const NUMBERS: Readonly<Record<WindowName, number>> = { second: 1, minute: 2, hour: 3, day: 4, week: 5, month: 6 };
+
+export function putAccounts(reply: number[], outcome: Outcome, rule: Rule): void {
+  const { accounts, inFlight } = outcome;
+  const { budgets } = rule;
+  const sizeAt = reply.length;
+  reply[sizeAt] = 0;
+  reply[sizeAt + 1] = outcome.admitted;
+  let size = sizeAt + 2;
+  let isPlain =
+    outcome.isCrowded === undefined &&
+    outcome.waitMs === undefined &&
+    outcome.mayReturn === undefined &&
+    outcome.lent === undefined;
+  for (let i = 0; i < budgets.length; i++) {
+    const account = accounts[i]!;
+    const { windows } = account;
+    for (const { window, slices } of budgets[i]!.limits) {
+      const count = windows[window];
+      if (slices === undefined) {
+        reply[size] = count === undefined ? 0 : count.used;
+        reply[size + 1] = count === undefined ? 0 : count.endsAtMs;
+        size += 2;
+      } else if (count === undefined) {
+        reply[size] = 0;
+        size += 1;
+      } else {
+        const { startsAtMs, first, counts } = count.slices!;
+        reply[size] = counts.length;
+        reply[size + 1] = startsAtMs;
+        reply[size + 2] = first;
+        size += 3;
+        for (const one of counts) {
+          reply[size] = one;
+          size += 1;
+        }
+      }
+    }
+    if (account.strikes !== undefined || account.ban !== undefined || account.topUps !== undefined) isPlain = false;
+  }
+  if (inFlight !== undefined) for (const count of inFlight) if (count >= 0) reply.push(count);
+  if (!isPlain) putRest(reply, outcome, rule);
+  reply[sizeAt] = reply.length - sizeAt - 1;
+}
+
+function putRest(reply: number[], outcome: Outcome, { budgets }: Rule): void {
+  const { accounts } = outcome;
+  reply.push(outcome.bannedFrom);
+  reply.push(outcome.imposesBan ? 1 : 0);
+  reply.push(outcome.isCrowded ? 1 : 0);
+  reply.push(outcome.waitMs ?? 0);
+  reply.push(outcome.mayReturn ? 1 : 0);
+  reply.push(outcome.lent === undefined ? 0 : outcome.lent.units);
+  reply.push(outcome.lent === undefined ? 0 : outcome.lent.forMs);
+  for (const account of accounts) {
+    const { strikes, ban } = account;
+    reply.push(strikes === undefined ? 0 : strikes.count);
+    reply.push(strikes === undefined ? 0 : strikes.endsAtMs);
+    reply.push(ban === undefined ? 0 : ban.number);
+    reply.push(ban === undefined ? 0 : ban.untilMs);
+    reply.push(ban === undefined ? 0 : banWindow(ban, budgets));
+  }
+  for (let i = 0; i < accounts.length; i++) {
+    const { topUps } = accounts[i]!;
+    for (const { window } of budgets[i]!.limits) {
+      const topUp = topUps?.[window];
+      if (topUp !== undefined) {
+        reply.push(NUMBERS[window] + 10 * i);
+        reply.push(topUp.amount);
+        reply.push(topUp.untilMs);
+      }
+    }
+  }
+}
+
+function banWindow({ window, budget }: Ban, budgets: Rule['budgets']): number {
+  let number = NUMBERS[window];
+  for (let i = 1; i < budgets.length; i++) if (budgets[i]!.name === budget) number = NUMBERS[window] + 10 * i;
+  return number;
+}

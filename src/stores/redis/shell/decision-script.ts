@@ -1,0 +1,227 @@
+import { accountAfter, decide } from '../../../engine/decide.ts';
+import type { AccountState, Details, Draft, LeaseTerms, Outcome, Rule } from '../../../engine/types.ts';
+import { putAccounts } from './decision-reply.ts';
+import {
+  ARGV,
+  cjson,
+  cmsgpack,
+  type ErrorReply,
+  history,
+  KEYS,
+  RECALLS,
+  readGatewayClock,
+  redis,
+  unrecorded,
+} from './script-globals.ts';
+import { nowMs, seconds } from './store-clock.ts';
+import { FOREIGN, includeNow, loadAccount, type StoredBudget, saveAccount } from './stored-account.ts';
+
+/*
+ * Decides requests of many consumers in one call.
+ *
+ * A consumer has an account for each budget that its requests charge: its own, and those of its customer and of groups of
+ * routes. A request is counted in all of them or in none.
+ *
+ * KEYS  for each consumer the hashes of its accounts in the order of the budgets, its own first; behind them its history, if the
+ *       rule asks for it, and that of its customer, and the same for each unit of the rule
+ * ARGV  ARGV[1] as JSON a list of numbers: runs of consumers, in the order of KEYS, each as: rule, n, cost, number of consumers;
+ *       under a rule that bounds requests in flight the run is of one consumer, and how many this process has in flight in each
+ *       of its accounts before this call follows (-1 where the store is asked how many all have). Behind that, under a rule with
+ *       budgets in units of their own, what each request takes of each unit. Rule 2 is ARGV[2].
+ *       A number of consumers of 0 means one, with what its gateway says about leases, directly behind the 0: how many units it
+ *       would like to borrow, under which id; 1 if nothing waits for units that may be returned (else 0); the id of a lease
+ *       that it returns (0 for none), how many units of it are unused, and if any are, where each window of each account
+ *       counted them (`placeOf`).
+ *       The other arguments are rules as JSON (`StoredRule`). Behind them, if a history is kept, the gateway's clock as in
+ *       history.lua.
+ * reply numbers in one list as MessagePack: now; then for each consumer how many numbers follow for it (0: a hash holds foreign
+ *       values), and these: admitted, and what decision-reply.ts describes. At the end, if nothing was recorded in a history because its
+ *       key holds something else, which of KEYS that is.
+ *       Now alone: nothing was decided, because the instants of a calendar window do not include now.
+ */
+
+/** A rule as the gateway sends it. */
+export interface StoredRule extends Rule {
+  readonly budgets: readonly StoredBudget[];
+  /** How many histories are kept: none, that of the consumer, or also that of its customer. */
+  readonly histories: number;
+  /** Requests that were not admitted are recorded as well. */
+  readonly recordsAll?: boolean;
+  readonly units: readonly string[];
+}
+
+/** What is asked about each consumer of a run. */
+interface Run {
+  readonly rule: StoredRule;
+  readonly n: number;
+  readonly cost: number;
+  readonly details: Details | undefined;
+}
+
+const HOUR_MS = 3_600_000;
+
+/** How many requests this call has admitted to each account so far, by the name of its hash: `held` does not contain them. */
+const begun: { [key: string]: number } = {};
+
+/** Decides about the consumer whose names begin at `at`, and appends its part of the reply. @returns an error of the store */
+function decideOne(run: Run, at: number, reply: number[]): ErrorReply | undefined {
+  const { rule, n, cost } = run;
+  const { budgets } = rule;
+  const before: AccountState[] = [];
+  for (let i = 0; i < budgets.length; i++) {
+    const loaded = loadAccount(KEYS[at + i]!, budgets[i]!);
+    if (loaded === FOREIGN) {
+      reply.push(0);
+      return undefined;
+    }
+    if ((loaded as ErrorReply).err !== undefined) return loaded as ErrorReply;
+    before.push(loaded as AccountState);
+  }
+  const details = run.details?.held === undefined ? run.details : withBegun(run.details, at);
+  const outcome = decide(before, rule, nowMs, cost, n, details);
+  if (n > 0 || outcome.tookBack !== undefined) {
+    // The first write of the script: if the store refuses writes, nothing has been done for this consumer.
+    for (let i = 0; i < budgets.length; i++) {
+      const key = KEYS[at + i]!;
+      const budget = budgets[i]!;
+      const after = accountAfter(before[i], outcome, i, rule);
+      const error = saveAccount(key, budget, before[i]!, after, rule.bans, nowMs);
+      if (error !== undefined) return error;
+      if (budget.inFlight !== undefined) begun[key] = (begun[key] ?? 0) + outcome.admitted;
+    }
+  }
+  if (outcome.recalls !== undefined) for (const i of outcome.recalls) redis.pcall('PUBLISH', RECALLS, KEYS[at + i]!);
+  if (rule.histories > 0) {
+    const error = record(run, outcome, at + budgets.length);
+    if (error !== undefined) return error;
+  }
+  putAccounts(reply, outcome, rule);
+  return undefined;
+}
+
+function withBegun({ amounts, terms, held }: Details, at: number): Details {
+  const all: number[] = [];
+  for (let i = 0; i < held!.length; i++) {
+    const one = held![i]!;
+    all.push(one < 0 ? one : one + (begun[KEYS[at + i]!] ?? 0));
+  }
+  return { held: all, amounts, terms };
+}
+
+/** Records in the histories, whose names begin at `first`. @returns an error of the store */
+function record({ rule, n, cost, details }: Run, outcome: Outcome, first: number): ErrorReply | undefined {
+  const { histories, units } = rule;
+  const back = outcome.tookBack;
+  const recorded = rule.recordsAll ? n : outcome.admitted;
+  if (recorded === 0 && back === undefined) return undefined;
+  const hour = Math.floor(nowMs / HOUR_MS);
+  const spent = recorded * cost + (outcome.lent === undefined ? 0 : outcome.lent.units);
+  for (let i = 0; i < histories; i++) {
+    const key = KEYS[first + i]!;
+    if (spent > 0) {
+      const error = history().admitted(key, hour, spent);
+      if (error) return error;
+    }
+    if (back !== undefined && back.units > 0) {
+      const error = history().broughtLate(key, back.hour, -back.units, hour);
+      if (error) return error;
+    }
+  }
+  for (let i = 0; i < units.length; i++) {
+    const amount = recorded * (details?.amounts?.[units[i]!] ?? 0);
+    for (let j = 0; amount > 0 && j < histories; j++) {
+      const error = history().admitted(KEYS[first + histories * (i + 1) + j]!, hour, amount);
+      if (error) return error;
+    }
+  }
+  return undefined;
+}
+
+/** Reads what few requests bring, behind the four numbers of its run. @returns where the next run begins */
+function readDetails(
+  details: Draft<Details>,
+  runs: readonly number[],
+  from: number,
+  rule: StoredRule,
+  hasTerms: boolean,
+): number {
+  const { budgets, units } = rule;
+  let at = from;
+  if (hasTerms) {
+    const terms: Draft<LeaseTerms> = {};
+    if (runs[at]! > 0) terms.borrows = { id: runs[at + 1]!, units: runs[at]! };
+    if (runs[at + 2] === 1) terms.isFinal = true;
+    const id = runs[at + 3]!;
+    const unused = runs[at + 4]!;
+    at += 5;
+    if (id > 0) {
+      const places: number[][] = [];
+      for (const { limits } of budgets) {
+        const ofBudget: number[] = [];
+        if (unused > 0) {
+          for (let i = 0; i < limits.length; i++) ofBudget.push(runs[at + i]!);
+          at += limits.length;
+        }
+        places.push(ofBudget);
+      }
+      terms.returned = { id, unused, places };
+    }
+    details.terms = terms;
+  }
+  if (rule.isBounded) {
+    const held: number[] = [];
+    for (let i = 0; i < budgets.length; i++) held.push(runs[at + i]!);
+    at += budgets.length;
+    details.held = held;
+  }
+  if (units.length > 0) {
+    const amounts: { [unit: string]: number } = {};
+    for (let i = 0; i < units.length; i++) amounts[units[i]!] = runs[at + i]!;
+    at += units.length;
+    details.amounts = amounts;
+  }
+  return at;
+}
+
+/** The script. */
+export function main(): string | ErrorReply {
+  const rules: StoredRule[] = [];
+  const last = readGatewayClock(seconds);
+  for (let i = 1; i < last; i++) {
+    const rule = cjson.decode<StoredRule>(ARGV[i]!);
+    for (const { limits } of rule.budgets) if (!includeNow(limits, nowMs)) return cmsgpack.pack([nowMs]);
+    rules.push(rule);
+  }
+  const reply = [nowMs];
+  const runs = cjson.decode<number[]>(ARGV[0]!);
+  let at = 0;
+  let i = 0;
+  while (i < runs.length) {
+    const rule = rules[runs[i]! - 2]!;
+    const consumers = runs[i + 3]!;
+    let details: Draft<Details> | undefined;
+    const n = runs[i + 1]!;
+    const cost = runs[i + 2]!;
+    i += 4;
+    if (consumers === 0 || rule.isBounded || rule.units.length > 0) {
+      details = {};
+      i = readDetails(details, runs, i, rule, consumers === 0);
+    }
+    const run: Run = { rule, n, cost, details };
+    const size = rule.budgets.length + rule.histories * (1 + rule.units.length);
+    for (let j = 0; j < Math.max(consumers, 1); j++) {
+      const error = decideOne(run, at, reply);
+      if (error !== undefined) return error;
+      at += size;
+    }
+  }
+  if (unrecorded !== undefined) {
+    for (let j = 0; j < KEYS.length; j++) {
+      if (KEYS[j] === unrecorded) {
+        reply.push(j + 1);
+        break;
+      }
+    }
+  }
+  return cmsgpack.pack(reply);
+}

@@ -1,0 +1,125 @@
+import type { AccountState, Draft, Limit, RuleBudget, WindowCounts } from '../../../engine/types.ts';
+import type { BanRule } from '../../../model/plan.ts';
+import { readRare, slicesIn, slicesText, ticketsIn, writeRare } from './rare-fields.ts';
+import { type ErrorReply, redis, string, tonumber, unpack, type Values } from './script-globals.ts';
+import { MOST, wholeIn } from './whole-number.ts';
+
+/*
+ * The account of one consumer as a hash, with short names because there may be a million hashes. Times are Unix milliseconds.
+ *   s m h d k n   what was counted in the window (second, minute, hour, day, week, month): a number, or the counts of slices
+ *                 (rare-fields.ts)
+ *   S M H D K N   the end of the window; of a sliding one the beginning of slice 0
+ *   and what few accounts have (rare-fields.ts)
+ */
+
+/** A budget as the gateway sends it. */
+export interface StoredBudget extends RuleBudget {
+  /** The fields of its hash: two for each limit, then RARE_FIELDS, and `f` if it bounds requests in flight. */
+  readonly fields: readonly string[];
+}
+
+/** The account has values that no gateway has written. */
+export const FOREIGN = 'foreign';
+
+/** Whether the instants of all calendar windows include the present. */
+export function includeNow(limits: readonly Limit[], nowMs: number): boolean {
+  for (const { instants } of limits)
+    if (instants !== undefined && (nowMs < instants[0]! || nowMs >= instants[instants.length - 1]!)) return false;
+  return true;
+}
+
+export function loadAccount(
+  key: string,
+  { fields, limits, inFlight }: StoredBudget,
+): AccountState | typeof FOREIGN | ErrorReply {
+  const values = redis.pcall<Values>('HMGET', key, unpack(fields));
+  const { err } = values;
+  if (err !== undefined) return string.find(err, 'WRONGTYPE', 1, true) === undefined ? { err } : FOREIGN;
+  const windows = windowsIn(values, limits);
+  if (windows === undefined) return FOREIGN;
+  const account: Draft<AccountState> = { windows };
+  const at = 2 * limits.length;
+  let hasRare = false;
+  for (let i = at; i < at + 7; i++) if (values[i] !== false) hasRare = true;
+  if (hasRare && !readRare(account, key, values, at)) return FOREIGN;
+  if (inFlight !== undefined) account.tickets = ticketsIn(values[at + 7]!);
+  return account;
+}
+
+/** What was counted, in the first two of `values` for each limit. Undefined if some is foreign. */
+export function windowsIn(values: Values, limits: readonly Limit[]): WindowCounts | undefined {
+  const windows: Draft<WindowCounts> = {};
+  let at = 0;
+  for (const { window } of limits) {
+    const usedText = values[at]!;
+    const endsText = values[at + 1]!;
+    at += 2;
+    if (usedText !== false || endsText !== false) {
+      const used = usedText === false ? 0 : tonumber(usedText);
+      const endsAtMs = endsText === false ? 0 : wholeIn(endsText);
+      if (endsAtMs === undefined) return undefined;
+      if (used === undefined) {
+        const count = slicesIn(usedText as string, endsAtMs, window);
+        if (count === undefined) return undefined;
+        windows[window] = count;
+      } else {
+        if (used < 0 || used > MOST || used !== Math.floor(used)) return undefined;
+        if (endsAtMs > 0) windows[window] = { used, endsAtMs };
+      }
+    }
+  }
+  return windows;
+}
+
+/** Writes what has changed of an account. @returns an error of the store */
+export function saveAccount(
+  key: string,
+  { fields, limits }: Pick<StoredBudget, 'fields' | 'limits'>,
+  before: AccountState,
+  after: AccountState,
+  bans: BanRule | undefined,
+  nowMs: number,
+): ErrorReply | undefined {
+  const changes: (string | number)[] = [];
+  let size = 0;
+  let lastMs = 0;
+  let isLasting = false;
+  const earlier = before.windows;
+  const later = after.windows;
+  let at = 0;
+  for (const { window } of limits) {
+    const was = earlier[window];
+    const is = later[window];
+    if (is !== undefined && is.endsAtMs > lastMs) lastMs = is.endsAtMs;
+    if (was !== is) {
+      const slices = is?.slices;
+      const endsAtMs = is === undefined ? 0 : is.endsAtMs;
+      changes[size] = fields[at]!;
+      changes[size + 1] = slices === undefined ? (is === undefined ? 0 : is.used) : slicesText(slices);
+      size += 2;
+      // Nearly always the end is what it was.
+      if (was === undefined || slices !== undefined || was.slices !== undefined || was.endsAtMs !== endsAtMs) {
+        changes[size] = fields[at + 1]!;
+        changes[size + 1] = slices === undefined ? endsAtMs : slices.startsAtMs;
+        size += 2;
+        if (was === undefined || endsAtMs > was.endsAtMs) isLasting = true;
+      }
+    }
+    at += 2;
+  }
+  if (
+    before.strikes !== after.strikes ||
+    before.ban !== after.ban ||
+    before.leases !== after.leases ||
+    before.tickets !== after.tickets
+  ) {
+    const rareMs = writeRare(changes, before, after, bans);
+    if (rareMs > lastMs) lastMs = rareMs;
+    isLasting = true;
+  }
+  if (changes.length === 0) return undefined;
+  const written = redis.pcall<number | ErrorReply>('HSET', key, unpack(changes));
+  if (typeof written !== 'number') return written;
+  if (isLasting) redis.call('PEXPIREAT', key, Math.max(lastMs, nowMs + redis.call<number>('PTTL', key)));
+  return undefined;
+}
