@@ -38,7 +38,7 @@ interface Sum {
  * What the requests of one reservation used less and more than their reserves, by unit. The two stay apart, because a window that
  * has ended takes nothing back, but units beyond a reserve always count.
  */
-interface Used {
+interface ReservationUse {
   readonly consumerId: string;
   readonly allowance: Allowance;
   readonly nowMs: number;
@@ -57,7 +57,7 @@ interface QueuedSettlement extends Sum {
  */
 export class Settlements {
   readonly #options: SettlementsOptions;
-  #used = new Map<Reservation, Used>();
+  #used = new Map<Reservation, ReservationUse>();
   #waiting = new Map<string, QueuedSettlement>();
   #timer: NodeJS.Timeout | null = null;
   /** The delay with which the timer was set, milliseconds. */

@@ -23,7 +23,7 @@ import type { Form, Option, Placeholder, Words } from './terminal/command.ts';
 // which values of its kind are written.
 
 /** An operation, with how a command spells some members of its input otherwise than they are spelled by themselves. */
-interface Spelled {
+interface InputSpelling {
   readonly operation: AnyOperation;
   readonly spelled?: Readonly<Record<string, Spelling>>;
 }
@@ -142,7 +142,7 @@ interface MemberOption {
   readonly without: string | null;
 }
 
-function membersIn({ operation, spelled = {} }: Spelled): readonly MemberOption[] {
+function membersIn({ operation, spelled = {} }: InputSpelling): readonly MemberOption[] {
   return Object.entries(membersOf(operation.input)).map(([member, type]) => {
     const form = { ...formOf(operation, member, type), ...spelled[member] };
     const option = form.option ?? wordOf(member);
@@ -152,7 +152,7 @@ function membersIn({ operation, spelled = {} }: Spelled): readonly MemberOption[
 }
 
 /** The options that an operation takes. */
-export function optionsOf(operation: Spelled): Readonly<Record<string, Option>> {
+export function optionsOf(operation: InputSpelling): Readonly<Record<string, Option>> {
   const members = membersIn(operation);
   const entries = members.flatMap(({ option, form, type, without }): [string, Option][] => {
     const about = form.about ?? aboutOf(type, form, members);
@@ -182,7 +182,7 @@ function inWords(text: string, members: readonly MemberOption[]): string {
   });
 }
 
-interface CommandOptions extends Spelled {
+interface CommandOptions extends InputSpelling {
   /** The name of the command. */
   readonly name: string;
   /** Members of the input that further options stand for. @throws Failure `bad_usage` */
@@ -213,7 +213,7 @@ export function inputOf(of: CommandOptions, words: Words): Readonly<Record<strin
 }
 
 /** The option of a member, with its dashes. */
-export function optionOf(of: Spelled, member: string): string {
+export function optionOf(of: InputSpelling, member: string): string {
   return `--${membersIn(of).find((one) => one.member === member)?.option ?? member}`;
 }
 
@@ -233,7 +233,7 @@ function givenOf({ member, option, form, without }: MemberOption, { options }: W
 /** The input with the ids of what is meant, where names were given. */
 export async function withMeantIds(
   at: OperationsAt,
-  of: Spelled,
+  of: InputSpelling,
   input: Readonly<Record<string, unknown>>,
   meaning: Omit<Meaning, 'of'>,
 ): Promise<object> {

@@ -88,7 +88,7 @@ interface KeptWrite {
   isAcknowledged: boolean;
   /** The time at which a server last showed that it has the write. */
   seenAtMs: number;
-  /** For each name that the write uses, the history (`Standing`) of the server that had it then; null if no server has shown it yet. */
+  /** For each name that the write uses, the history (`ServerState`) of the server that had it; null before a server has shown it. */
   histories: ReadonlyMap<string, string | null> | null;
 }
 
@@ -260,12 +260,12 @@ export class DurableWrites {
     const needsAll = isAcknowledged || this.#replication.wanted === 'all';
     let lacksReplica = false;
     for (const [name, before] of histories) {
-      const standing = await this.#replication
+      const state = await this.#replication
         .of(name)
-        .then((link) => round.standingOf(link))
+        .then((link) => round.stateOf(link))
         .catch(() => null);
-      if (standing === null || before === null || !standing.isPrimary || standing.history !== before) return false;
-      if (standing.away.length > 0 && needsAll) lacksReplica = true;
+      if (state === null || before === null || !state.isPrimary || state.history !== before) return false;
+      if (state.away.length > 0 && needsAll) lacksReplica = true;
     }
     return lacksReplica;
   }
@@ -277,7 +277,7 @@ export class DurableWrites {
     try {
       const outcome = await kept.write.remake(async (name) => {
         const link = await this.#replication.of(name);
-        const { isPrimary, history, away } = await round.standingOf(link);
+        const { isPrimary, history, away } = await round.stateOf(link);
         histories.set(name, isPrimary ? history : null);
         // A replica that the others do not reach either will not be back in time.
         if (this.#replication.wanted === 'all' && away.some(({ isDown }) => isDown)) kept.postpone();

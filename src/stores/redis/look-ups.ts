@@ -76,7 +76,7 @@ interface QueuedLookUp {
 }
 
 /** A look-up that has found its pointer. */
-interface Pointed {
+interface FoundPointer {
   readonly waiting: QueuedLookUp;
   readonly id: string;
   readonly name: string;
@@ -129,7 +129,7 @@ class LookUpsTogether implements LookUps {
     held.release();
     const [there, ids] = await asked;
     const hasForeign = there > ids.filter((id) => id !== null).length;
-    const pointed: Pointed[] = [];
+    const pointed: FoundPointer[] = [];
     for (const [i, waiting] of batch.entries()) {
       const id = ids[i] ?? null;
       // Answers at once: a look-up without a pointer does not wait for the records of the others.
@@ -145,9 +145,9 @@ class LookUpsTogether implements LookUps {
     return null;
   }
 
-  async #settlePointed(pointed: readonly Pointed[]): Promise<void> {
+  async #settlePointed(pointed: readonly FoundPointer[]): Promise<void> {
     const records = await this.#redis.mget(pointed.map(({ name }) => name));
-    const missing: Pointed[] = [];
+    const missing: FoundPointer[] = [];
     for (const [i, lookUp] of pointed.entries()) {
       const record = records[i] ?? null;
       if (record === null) missing.push(lookUp);

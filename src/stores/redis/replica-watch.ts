@@ -61,7 +61,7 @@ export class ReplicaWatch {
 /** Sentences for operators about the replicas; null if the servers do not answer. */
 export async function troubleOf(replication: Replication): Promise<readonly string[] | null> {
   try {
-    return replicaTrouble(await replication.standings(), replication.wanted);
+    return replicaTrouble(await replication.states(), replication.wanted);
   } catch (error) {
     if (!(error instanceof Failure)) return null;
     return [`${error.message} Until then, changes to keys are answered with 202 ("durability": "unknown").`];

@@ -26,7 +26,7 @@ interface AwayReplica {
 }
 
 /** What is known about one server and its replicas at one moment. */
-export interface Standing {
+export interface ServerState {
   readonly isPrimary: boolean;
   /** Differs as soon as another server, or an earlier state of the same one, has taken over. Null if the user may not ask. */
   readonly history: string | null;
@@ -118,12 +118,12 @@ export class Replication {
     return new ReplicationRound(this, withinMs);
   }
 
-  /** The standing of each primary that is connected. @throws the errors of the connections */
-  async standings(): Promise<readonly Standing[]> {
+  /** The state of each primary that is connected. @throws the errors of the connections */
+  async states(): Promise<readonly ServerState[]> {
     const client = this.#client;
     const servers =
       client instanceof ClusterClient ? client.nodes('master').filter(({ status }) => status === 'ready') : [client];
-    return Promise.all(servers.map((server) => this.standingOf(server)));
+    return Promise.all(servers.map((server) => this.stateOf(server)));
   }
 
   /**
@@ -134,7 +134,7 @@ export class Replication {
    * replica counts until it is in sync again, or an operator has removed it.
    * @throws the errors of the connection; Failure `store_unavailable` if no Sentinel lists the replicas
    */
-  async standingOf(server: Redis): Promise<Standing> {
+  async stateOf(server: Redis): Promise<ServerState> {
     const [replication, persistence] = await Promise.all([
       infoOf(server, 'replication'),
       infoOf(server, 'persistence'),
@@ -283,7 +283,7 @@ interface Connected {
 export class ReplicationRound {
   readonly #replication: Replication;
   readonly #untilMs: number;
-  readonly #standings = new Map<ReplicaLink, Promise<Standing>>();
+  readonly #states = new Map<ReplicaLink, Promise<ServerState>>();
   readonly #acknowledged = new Map<ReplicaLink, Promise<boolean>>();
   readonly #everywhere = new Map<ReplicaLink, Promise<boolean>>();
 
@@ -292,16 +292,16 @@ export class ReplicationRound {
     this.#untilMs = performance.now() + withinMs;
   }
 
-  /** The standing of a server before the first write of the round. */
-  standingOf(link: ReplicaLink): Promise<Standing> {
-    return once(this.#standings, link, () => this.#replication.standingOf(link));
+  /** The state of a server before the first write of the round. */
+  stateOf(link: ReplicaLink): Promise<ServerState> {
+    return once(this.#states, link, () => this.#replication.stateOf(link));
   }
 
   /** True if as many replicas as the settings want have all earlier writes on a link. To call after all writes of the round. */
   isAcknowledged(link: ReplicaLink): Promise<boolean> {
     return once(this.#acknowledged, link, async () => {
       const { wanted } = this.#replication;
-      const { isPrimary, replicas, away, hasAppendOnlyFile } = await this.standingOf(link);
+      const { isPrimary, replicas, away, hasAppendOnlyFile } = await this.stateOf(link);
       if (!isPrimary || (wanted === 'all' && away.length > 0)) return false;
       const needed = wanted === 'all' ? replicas : Math.min(wanted, replicas);
       if (!(await this.#isOn(link, needed))) return false;
@@ -313,7 +313,7 @@ export class ReplicationRound {
   isEverywhere(link: ReplicaLink): Promise<boolean> {
     return once(this.#everywhere, link, async () => {
       if (!(await this.isAcknowledged(link))) return false;
-      const { replicas, away } = await this.standingOf(link);
+      const { replicas, away } = await this.stateOf(link);
       return this.#replication.wanted === 'all' || (away.length === 0 && this.#isOn(link, replicas));
     });
   }
@@ -343,12 +343,12 @@ function once<T>(kept: Map<ReplicaLink, Promise<T>>, link: ReplicaLink, ask: () 
 }
 
 /** Sentences for operators about replicas that are away or behind, and what to do about them. */
-export function replicaTrouble(standings: readonly Standing[], wanted: WantedReplicas): readonly string[] {
+export function replicaTrouble(states: readonly ServerState[], wanted: WantedReplicas): readonly string[] {
   const effect =
     wanted === 'all'
       ? 'a failover to it would undo changes to keys, so they are answered with 202 (`"durability": "unknown"`)'
       : 'a failover to it would undo changes to keys that were acknowledged meanwhile';
-  return standings.flatMap(({ away, behind }) => [
+  return states.flatMap(({ away, behind }) => [
     ...away.map(
       ({ name, ifGone }) =>
         `${name} is not connected to its primary. Until it is in sync again, ${effect}. Start it, or see why it cannot connect. ` +
