@@ -2,7 +2,7 @@ import { chargeOf, isPresent, roomOf } from '../engine/charging.ts';
 import { presentCount } from '../engine/counting.ts';
 import { UNSEEN } from '../engine/decide.ts';
 import { banLengthMs } from '../engine/refusing.ts';
-import type { AccountState, Amounts, Outcome } from '../engine/types.ts';
+import type { AccountState, Amounts, Decision } from '../engine/types.ts';
 import { RecentlyUsed } from '../io/recently-used.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountIds, accountIdsOf } from './account-id.ts';
@@ -91,18 +91,18 @@ export class AccountCache {
   rememberDecision(
     ids: AccountIds,
     allowance: Allowance,
-    outcome: Outcome,
+    decision: Decision,
     askedAtMs: number,
     generation: number,
     whole: readonly AccountState[] | null = null,
   ): void {
-    const { nowMs } = outcome;
+    const { nowMs } = decision;
     const answeredAtMs = this.#options.monotonicMs();
     this.#clock = { nowMs, answeredAtMs };
     // A gateway may return unused units of a lease at any time.
-    const isLent = outcome.mayReturn === true || outcome.lent !== undefined;
-    const isLocal = whole !== null || isLent || isConverted(outcome);
-    const accounts = whole ?? outcome.accounts;
+    const isLent = decision.mayReturn === true || decision.lent !== undefined;
+    const isLocal = whole !== null || isLent || isConverted(decision);
+    const accounts = whole ?? decision.accounts;
     const { budgets } = allowance;
     for (let i = 0; i < ids.length; i++) {
       const decided: RememberedAccount = {
@@ -277,7 +277,7 @@ function later({ windows, strikes, ban, topUps }: AccountState, aheadMs: number)
  * True if a refusal reports slices that the store has converted and does not keep (`accountsAfter`): its own slices leave earlier.
  * Such a slice begins at the decision although the decision counted nothing.
  */
-function isConverted({ admitted, nowMs, accounts }: Outcome): boolean {
+function isConverted({ admitted, nowMs, accounts }: Decision): boolean {
   if (admitted > 0) return false;
   for (const { windows } of accounts) {
     for (const name in windows) if (windows[name as WindowName]!.slices?.startsAtMs === nowMs) return true;

@@ -58,12 +58,12 @@ export function decideLocally(undecided: Undecided, options: LocalDecisionOption
   const held = inFlight.heldOf(allowance, ids);
   // The gateway cannot know which part of them the store has counted when it settles them.
   const decided = decide(known.accounts, allowance, nowMs, cost, n, held, amounts);
-  const outcome = amounts === undefined ? decided : ({ ...decided, isUncertain: true } as const);
-  inFlight.began(allowance, ids, outcome.admitted);
-  accounts.rememberLocal(ids, accountsAfter(known.accounts, outcome, allowance), known);
-  if (isUncounted) backlog?.defer(ids, outcome, allowance, known.isOwnClock);
-  if (outcome.admitted > 0) onLocalDecision?.(isUncounted && backlog !== null ? 'owed' : 'sent', outcome.admitted);
-  if (outcome.admitted < n) onLocalDecision?.('uncounted', n - outcome.admitted);
-  const verdictAt = verdictsOf(outcome, allowance);
+  const decision = amounts === undefined ? decided : ({ ...decided, isUncertain: true } as const);
+  inFlight.began(allowance, ids, decision.admitted);
+  accounts.rememberLocal(ids, accountsAfter(known.accounts, decision, allowance), known);
+  if (isUncounted) backlog?.defer(ids, decision, allowance, known.isOwnClock);
+  if (decision.admitted > 0) onLocalDecision?.(isUncounted && backlog !== null ? 'owed' : 'sent', decision.admitted);
+  if (decision.admitted < n) onLocalDecision?.('uncounted', n - decision.admitted);
+  const verdictAt = verdictsOf(decision, allowance);
   return (index) => ({ kind: 'decided', verdict: verdictAt(index), source: 'local' });
 }

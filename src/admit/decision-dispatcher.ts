@@ -1,4 +1,4 @@
-import type { Amounts, Outcome } from '../engine/types.ts';
+import type { Amounts, Decision } from '../engine/types.ts';
 import { ReplyDeadlines } from '../io/deadlines.ts';
 import type { AccountCache } from './account-cache.ts';
 import { answer, type Batch, isAlike, join } from './batch.ts';
@@ -190,15 +190,15 @@ export class DecisionDispatcher {
       borrowings[i] = borrowing;
       return { ...request, leaseTerms: isFinal ? { ...borrowing.terms, isFinal } : borrowing.terms };
     });
-    const settle = (outcomes: readonly (Outcome | null | undefined)[], hasAnswered = true) => {
+    const settle = (decisions: readonly (Decision | null | undefined)[], hasAnswered = true) => {
       for (let i = 0; i < batches.length; i++) {
         const borrowing = borrowings?.[i];
-        const outcome = outcomes[i];
+        const decision = decisions[i];
         const { consumerId, cost, n } = requests[i]!;
-        leases?.spent(consumerId, cost * (outcome?.admitted ?? n));
-        if (borrowing) leases!.answered(requests[i]!, borrowing, outcome, askedAtMs);
-        if (outcome === null && hasAnswered) this.#options.onUndecided?.(consumerId);
-        this.#settle(batches[i]!, outcomes[i], askedAtMs, generation);
+        leases?.spent(consumerId, cost * (decision?.admitted ?? n));
+        if (borrowing) leases!.answered(requests[i]!, borrowing, decision, askedAtMs);
+        if (decision === null && hasAnswered) this.#options.onUndecided?.(consumerId);
+        this.#settle(batches[i]!, decisions[i], askedAtMs, generation);
       }
       this.#end(begun);
     };
@@ -215,27 +215,28 @@ export class DecisionDispatcher {
     return { ...request, held: this.#options.inFlight.reported(allowance, accountIds) };
   }
 
-  /** @param outcome undefined: the store has counted nothing; null: it may have counted the batch */
-  #settle(batch: Batch, outcome: Outcome | null | undefined, askedAtMs: number, generation: number): void {
+  /** @param decision undefined: the store has counted nothing; null: it may have counted the batch */
+  #settle(batch: Batch, decision: Decision | null | undefined, askedAtMs: number, generation: number): void {
     const { accounts, backlog, leases } = this.#options;
     const { allowance, accountIds } = batch;
-    if (allowance.boundsInFlight) this.#settleInFlight(batch, outcome);
-    if (!outcome) {
-      this.#decideLocally(batch, outcome === undefined);
+    if (allowance.boundsInFlight) this.#settleInFlight(batch, decision);
+    if (!decision) {
+      this.#decideLocally(batch, decision === undefined);
       return;
     }
     // The store's state lacks the usage in the backlog. The account cache must have it for the next outage.
-    const whole = backlog?.withBacklog(accountIds, outcome.accounts, outcome.nowMs) ?? null;
-    accounts.rememberDecision(accountIds, allowance, outcome, askedAtMs, generation, whole);
+    const whole = backlog?.withBacklog(accountIds, decision.accounts, decision.nowMs) ?? null;
+    accounts.rememberDecision(accountIds, allowance, decision, askedAtMs, generation, whole);
     const source = this.#options.ledger.backlogSize ? 'local' : 'store';
-    if (source === 'local') this.#reportLocal(outcome);
-    const isBanned = outcome.bannedFrom < outcome.n;
-    if (leases !== null && (isBanned || outcome.waitMs !== undefined)) {
+    if (source === 'local') this.#reportLocal(decision);
+    const isBanned = decision.bannedFrom < decision.n;
+    if (leases !== null && (isBanned || decision.waitMs !== undefined)) {
       // Returns what this process has borrowed itself, without waiting for the notice.
       for (const id of accountIds) leases.recall(id);
     }
-    if (outcome.waitMs !== undefined && batch.state !== 'answered') this.#wait(batch, outcome.admitted, outcome.waitMs);
-    const verdictAt = verdictsOf(outcome, allowance);
+    if (decision.waitMs !== undefined && batch.state !== 'answered')
+      this.#wait(batch, decision.admitted, decision.waitMs);
+    const verdictAt = verdictsOf(decision, allowance);
     answer(batch, (index) => ({ kind: 'decided', verdict: verdictAt(index), source }));
   }
 
@@ -246,22 +247,22 @@ export class DecisionDispatcher {
     this.#waits.add({ ...batch, waiting, withinMs: null, deadline: null, state: 'new' }, forMs);
   }
 
-  #settleInFlight({ allowance, accountIds: ids, state }: Batch, outcome: Outcome | null | undefined): void {
+  #settleInFlight({ allowance, accountIds: ids, state }: Batch, decision: Decision | null | undefined): void {
     const { inFlight } = this.#options;
-    if (!outcome) inFlight.unanswered(allowance, ids, outcome === null);
+    if (!decision) inFlight.unanswered(allowance, ids, decision === null);
     else if (state === 'answered') inFlight.answeredLate(allowance, ids);
-    else inFlight.answered(allowance, ids, outcome.admitted);
+    else inFlight.answered(allowance, ids, decision.admitted);
   }
 
-  #reportLocal({ admitted, n }: Outcome): void {
+  #reportLocal({ admitted, n }: Decision): void {
     if (admitted > 0) this.#options.onLocalDecision?.('owed', admitted);
     if (admitted < n) this.#options.onLocalDecision?.('uncounted', n - admitted);
   }
 
-  /** The outcomes of a call that failed: undefined if the store has counted nothing, null if it may have. */
-  #outcomesOf(batches: readonly Batch[], error: unknown): readonly (Outcome | null | undefined)[] {
+  /** The decisions of a call that failed: undefined if the store has counted nothing, null if it may have. */
+  #outcomesOf(batches: readonly Batch[], error: unknown): readonly (Decision | null | undefined)[] {
     this.#options.onStoreFailure?.(error);
-    if (error instanceof NothingDone) return error.outcomes;
+    if (error instanceof NothingDone) return error.decisions;
     const { backlog } = this.#options;
     if (backlog !== null) {
       for (const { accountIds } of batches) for (const id of accountIds) backlog.doubt(id);

@@ -6,8 +6,8 @@ import type {
   AccountState,
   Accounts,
   Amounts,
+  Decision,
   LeaseTerms,
-  Outcome,
   Rule,
   RuleBudget,
   WindowCounts,
@@ -65,16 +65,16 @@ export function decide(
   inFlight?: readonly number[],
   amounts?: Amounts,
   terms?: LeaseTerms,
-): Outcome {
+): Decision {
   const isPlain = inFlight === undefined && amounts === undefined && terms === undefined;
   const details = isPlain ? undefined : { held: inFlight, amounts, terms };
   return engine.decide(before, ruleAt(allowance, nowMs), nowMs, cost, n, details);
 }
 
 /** The accounts that a store keeps after a decision, with what the allowance does not count. */
-export function accountsAfter(before: readonly AccountState[], outcome: Outcome, allowance: Allowance): Accounts {
-  const rule = ruleAt(allowance, outcome.nowMs);
-  return outcome.accounts.map((_, i) => engine.accountAfter(before[i], outcome, i, rule)) as [
+export function accountsAfter(before: readonly AccountState[], decision: Decision, allowance: Allowance): Accounts {
+  const rule = ruleAt(allowance, decision.nowMs);
+  return decision.accounts.map((_, i) => engine.accountAfter(before[i], decision, i, rule)) as [
     AccountState,
     ...AccountState[],
   ];

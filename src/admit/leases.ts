@@ -1,5 +1,5 @@
 import { MAX_LEASE_MS } from '../engine/leasing.ts';
-import type { Accounts, LeaseTerms, Outcome, ReturnedLease } from '../engine/types.ts';
+import type { Accounts, Decision, LeaseTerms, ReturnedLease } from '../engine/types.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountIds, accountIdsOf, ownerIdOf } from './account-id.ts';
 import { settledWindows } from './decision.ts';
@@ -161,15 +161,15 @@ export class Leases {
 
   /**
    * Takes the ledger's answer to a call about leases, or its failure.
-   * @param outcome undefined: the store has done nothing; null: it may have counted the requests
+   * @param decision undefined: the store has done nothing; null: it may have counted the requests
    */
-  answered(batch: AskedBatch, borrowing: Borrowing, outcome: Outcome | null | undefined, askedAtMs: number): void {
+  answered(batch: AskedBatch, borrowing: Borrowing, decision: Decision | null | undefined, askedAtMs: number): void {
     const { consumerId } = batch;
     const { terms, generation, previous } = borrowing;
     const owner = this.#ownerOf(consumerId);
     if (terms.borrows !== undefined) this.#borrowing.delete(consumerId);
-    const lent = outcome?.lent === undefined ? null : this.#heldOf(batch, borrowing, outcome, askedAtMs);
-    const held = outcome === undefined ? previous : lent;
+    const lent = decision?.lent === undefined ? null : this.#heldOf(batch, borrowing, decision, askedAtMs);
+    const held = decision === undefined ? previous : lent;
     if (held !== null) {
       if (generation === this.#generation && owner.recalledAtMs < askedAtMs) this.#keep(held);
       else this.#return([held]);
@@ -181,7 +181,7 @@ export class Leases {
   #heldOf(
     { consumerId, allowance, cost }: AskedBatch,
     { terms, previous }: Borrowing,
-    { nowMs, accounts, lent, admitted, mayReturn }: Outcome,
+    { nowMs, accounts, lent, admitted, mayReturn }: Decision,
     askedAtMs: number,
   ): HeldLease {
     const { units, forMs } = lent!;
@@ -290,7 +290,7 @@ export class Leases {
       } catch (error) {
         if (!(error instanceof NothingDone)) return;
         const nowMs = this.#options.monotonicMs();
-        left = left.filter((held, i) => error.outcomes[i] === undefined && nowMs < held.untilMs + RETURN_FOR_MS);
+        left = left.filter((held, i) => error.decisions[i] === undefined && nowMs < held.untilMs + RETURN_FOR_MS);
       }
       if (left.length > 0) await new Promise((resolve) => setTimeout(resolve, RETURN_AGAIN_MS).unref());
     }

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { UndoneTopUp } from '../engine/changes.ts';
-import type { AccountState, Amounts, LeaseTerms, Outcome } from '../engine/types.ts';
+import type { AccountState, Amounts, Decision, LeaseTerms } from '../engine/types.ts';
 import { Failure } from '../failure.ts';
 import type { SliceCounts, TopUp, TopUpNote } from '../model/account.ts';
 import type { WindowName } from '../model/values.ts';
@@ -38,7 +38,7 @@ export interface DecisionRequest {
   readonly cost: number;
   /** The reserve of each request in budgets in units of their own; left out if the allowance has no such budget. */
   readonly amounts?: Amounts;
-  /** Whole number from 0; with 0 the outcome only has the present state. */
+  /** Whole number from 0; with 0 the decision only has the present state. */
   readonly n: number;
   /**
    * The number of requests that this process has in flight in each account before the call, in the order of the budgets; left out
@@ -57,11 +57,11 @@ export interface Ledger extends LedgerView, InFlightReports, SettlementSink {
   /**
    * Decides each request atomically, all windows and the ban together, by the store's own clock. A failure for one consumer does
    * not affect the others.
-   * @returns for each request, in order: its outcome; or null if the store holds a foreign value for this consumer, or may have
+   * @returns for each request, in order: its decision; or null if the store holds a foreign value for this consumer, or may have
    *   counted the request and did not answer. Rejects with NothingDone if the store has certainly counted nothing, else with
    *   Failure `store_unavailable` if the store does not answer in time; it may then have counted the requests.
    */
-  decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]>;
+  decide(requests: readonly DecisionRequest[]): Promise<readonly (Decision | null)[]>;
   /**
    * The number of consumers whose decisions the ledger keeps in memory because it cannot write them at present. Left out by ledgers
    * that write every decision.
@@ -105,14 +105,14 @@ export interface InFlightReports {
 /** The store is away and has certainly done nothing: it never received the requests, or refused them as a whole. */
 export class NothingDone extends Failure {
   /**
-   * If only a part of the store is away: the outcomes from the other parts, by request and in order. The store did nothing for the
+   * If only a part of the store is away: the decisions from the other parts, by request and in order. The store did nothing for the
    * requests whose entry is undefined or missing.
    */
-  readonly outcomes: readonly (Outcome | null | undefined)[];
+  readonly decisions: readonly (Decision | null | undefined)[];
 
-  constructor(message: string, cause?: unknown, outcomes: readonly (Outcome | null | undefined)[] = []) {
+  constructor(message: string, cause?: unknown, decisions: readonly (Decision | null | undefined)[] = []) {
     super('store_unavailable', message, cause);
-    this.outcomes = outcomes;
+    this.decisions = decisions;
   }
 }
 
@@ -156,8 +156,8 @@ export type ReconciledUsage =
 
 /** What operators read from a ledger and change in it, whether or not a gateway runs. The data are at most 1 s old. */
 export interface LedgerView {
-  /** The present state of a consumer: an outcome of 0 requests. Null if the store holds a foreign value for it. */
-  present(consumerId: string, allowance: Allowance): Promise<Outcome | null>;
+  /** The present state of a consumer: a decision about 0 requests. Null if the store holds a foreign value for it. */
+  present(consumerId: string, allowance: Allowance): Promise<Decision | null>;
   /**
    * Lifts a ban that is in force: clears the strikes, takes the rung back, and notifies every gateway.
    * @returns null if the consumer is not banned

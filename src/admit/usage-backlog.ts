@@ -1,6 +1,6 @@
 import { chargeOf } from '../engine/charging.ts';
 import { countIn, presentCount } from '../engine/counting.ts';
-import type { AccountState, Limit, Outcome } from '../engine/types.ts';
+import type { AccountState, Decision, Limit } from '../engine/types.ts';
 import type { WindowCount } from '../model/account.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountIds, historiesOf, inUnit } from './account-id.ts';
@@ -96,10 +96,10 @@ export class UsageBacklog {
 
   /**
    * Adds the usage that a local decision admitted, to the account of each budget, and for the history to that of its customer too.
-   * @param isOwnClock true if the times in `outcome` are by this gateway's own clock
+   * @param isOwnClock true if the times in `decision` are by this gateway's own clock
    */
-  defer(ids: AccountIds, outcome: Outcome, { budgets, history }: Allowance, isOwnClock: boolean): void {
-    const { admitted, n, cost, amounts = {}, accounts, nowMs } = outcome;
+  defer(ids: AccountIds, decision: Decision, { budgets, history }: Allowance, isOwnClock: boolean): void {
+    const { admitted, n, cost, amounts = {}, accounts, nowMs } = decision;
     if (!isOwnClock) this.#storeAheadMs = nowMs - this.#options.wallMs();
     const recorded = history === undefined ? 0 : history === 'all' ? n : admitted;
     const hoursOf = (spent: number) => (spent === 0 ? NO_HOURS : new Map([[hourOf(nowMs), spent]]));

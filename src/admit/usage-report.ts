@@ -1,5 +1,5 @@
 import { endIfOpened, nextEndMs } from '../engine/counting.ts';
-import type { AccountState, Outcome } from '../engine/types.ts';
+import type { AccountState, Decision } from '../engine/types.ts';
 import { WINDOWS } from '../model/values.ts';
 import { banInForce } from './decision.ts';
 import type { Allowance, Budget } from './plan.ts';
@@ -35,22 +35,27 @@ interface ReportedState {
  * @param id the consumer, or the customer
  * @param shadow the state of the plan's shadow limits; null if there are none
  */
-export function usageReport(id: string, allowance: Allowance, outcome: Outcome, shadow: Outcome | null): UsageReport {
-  const report = { id, plan: allowance.plan, ...stateOf(allowance, outcome) };
+export function usageReport(
+  id: string,
+  allowance: Allowance,
+  decision: Decision,
+  shadow: Decision | null,
+): UsageReport {
+  const report = { id, plan: allowance.plan, ...stateOf(allowance, decision) };
   if (allowance.shadow === undefined || shadow === null) return report;
   return { ...report, shadow: stateOf(allowance.shadow, shadow) };
 }
 
-function stateOf(allowance: Allowance, outcome: Outcome): ReportedState {
+function stateOf(allowance: Allowance, decision: Decision): ReportedState {
   const { budgets, bansIn } = allowance;
-  const { nowMs, accounts } = outcome;
+  const { nowMs, accounts } = decision;
   const windows = budgets.map((budget, i) => windowsOf(budget, accounts[i]!, nowMs));
   const ban = banInForce(accounts, nowMs);
   return {
     windows: Object.assign({}, ...windows),
     strikes: accounts[bansIn]!.strikes?.count ?? 0,
     ban: ban === null ? null : { number: ban.number, until: Math.ceil(ban.untilMs / 1000) },
-    ...inFlightOf(allowance, outcome),
+    ...inFlightOf(allowance, decision),
   };
 }
 
@@ -76,7 +81,7 @@ function windowsOf(
   return Object.fromEntries(names.map((window) => [`${prefix}${window}`, { ...found.get(window)!, ...ofUnit }]));
 }
 
-function inFlightOf({ budgets }: Allowance, { inFlight }: Outcome): Pick<ReportedState, 'inFlight'> {
+function inFlightOf({ budgets }: Allowance, { inFlight }: Decision): Pick<ReportedState, 'inFlight'> {
   if (inFlight === undefined) return {};
   const bounded = budgets.flatMap(({ prefix, inFlight: limit }, i) => {
     return limit === undefined ? [] : [[`${prefix}in-flight`, { limit, used: Math.max(inFlight[i] ?? 0, 0) }] as const];

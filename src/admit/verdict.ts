@@ -1,6 +1,6 @@
 import { chargeOf, roomOf } from '../engine/charging.ts';
 import { endIfOpened, fitsAtMs, nextEndMs, WINDOW_MS } from '../engine/counting.ts';
-import type { Accounts, Amounts, Outcome } from '../engine/types.ts';
+import type { Accounts, Amounts, Decision } from '../engine/types.ts';
 import type { Ban } from '../model/account.ts';
 import { type LimitName, type WindowName, windowOf } from '../model/values.ts';
 import { banInForce, nameOfBan, type SettledWindow, settledWindows } from './decision.ts';
@@ -39,7 +39,7 @@ export interface WindowBudget {
   readonly resetAtMs: number;
 }
 
-interface Decision {
+interface DecidedRequest {
   /** The time of the decision by the store's clock, Unix milliseconds. */
   readonly nowMs: number;
   readonly allowance: Allowance;
@@ -55,7 +55,7 @@ interface Decision {
 /** The decision about one request, with everything that its answer reports. */
 export type Verdict = Admitted | Refused | Banned | Crowded;
 
-export interface Admitted extends Decision {
+export interface Admitted extends DecidedRequest {
   readonly kind: 'admitted';
   /** The reserve of the request; null if it charges no unit. */
   readonly reservation: Reservation | null;
@@ -72,7 +72,7 @@ export interface Reservation {
 }
 
 /** The request would exceed a limit on requests in flight. */
-export interface Crowded extends Decision {
+export interface Crowded extends DecidedRequest {
   readonly kind: 'crowded';
   /** The limit that refuses, of several the smallest. */
   readonly limit: number;
@@ -86,7 +86,7 @@ interface Explained {
   readonly strike: number | null;
 }
 
-export interface Refused extends Decision, Explained {
+export interface Refused extends DecidedRequest, Explained {
   readonly kind: 'refused';
   /**
    * The window that the whole answer describes. It resets at `retryAtMs`. If waiting cannot help, it is a window whose limit is
@@ -100,7 +100,7 @@ export interface Refused extends Decision, Explained {
   readonly retryAtMs: number | null;
 }
 
-export interface Banned extends Decision, Explained {
+export interface Banned extends DecidedRequest, Explained {
   readonly kind: 'banned';
   /** The window whose refusal made the ban. It resets at `retryAtMs`. */
   readonly binding: WindowBudget;
@@ -116,26 +116,31 @@ export interface Banned extends Decision, Explained {
 
 /**
  * The verdicts on requests of one decision (contract sections 3 and 4). They share one reservation.
- * @returns a function of the index of a request, from 0 to `outcome.n - 1`
+ * @returns a function of the index of a request, from 0 to `decision.n - 1`
  */
-export function verdictsOf(outcome: Outcome, allowance: Allowance): (index: number) => Verdict {
-  const { amounts, admitted } = outcome;
-  const reservation = amounts === undefined || admitted === 0 ? null : reservationOf(outcome, amounts, allowance);
-  return (index) => verdictWith(reservation, outcome, allowance, index);
+export function verdictsOf(decision: Decision, allowance: Allowance): (index: number) => Verdict {
+  const { amounts, admitted } = decision;
+  const reservation = amounts === undefined || admitted === 0 ? null : reservationOf(decision, amounts, allowance);
+  return (index) => verdictWith(reservation, decision, allowance, index);
 }
 
 /** The verdict on one of them. */
-export function verdictOf(outcome: Outcome, allowance: Allowance, index: number): Verdict {
-  return verdictsOf(outcome, allowance)(index);
+export function verdictOf(decision: Decision, allowance: Allowance, index: number): Verdict {
+  return verdictsOf(decision, allowance)(index);
 }
 
-function verdictWith(reservation: Reservation | null, outcome: Outcome, allowance: Allowance, index: number): Verdict {
-  const { nowMs, cost, amounts, accounts, inFlight = null } = outcome;
-  const requestsAfter = Math.max(outcome.admitted - 1 - index, 0);
-  const isAdmitted = index < outcome.admitted;
-  const isCrowded = !isAdmitted && outcome.isCrowded === true;
+function verdictWith(
+  reservation: Reservation | null,
+  decision: Decision,
+  allowance: Allowance,
+  index: number,
+): Verdict {
+  const { nowMs, cost, amounts, accounts, inFlight = null } = decision;
+  const requestsAfter = Math.max(decision.admitted - 1 - index, 0);
+  const isAdmitted = index < decision.admitted;
+  const isCrowded = !isAdmitted && decision.isCrowded === true;
   const isRefused = !isAdmitted && !isCrowded;
-  const ahead = outcome.lent?.units ?? 0;
+  const ahead = decision.lent?.units ?? 0;
   const standings = standingsOf(accounts, allowance, { nowMs, cost, amounts, isRefused, requestsAfter, ahead });
   if (isAdmitted || isCrowded) {
     const binding = fewest(standings);
@@ -145,18 +150,18 @@ function verdictWith(reservation: Reservation | null, outcome: Outcome, allowanc
     }
     return crowded({ nowMs, allowance, cost, standings, inFlight, binding }, inFlight!);
   }
-  const strike = strikeOf(outcome, allowance, standings, index);
+  const strike = strikeOf(decision, allowance, standings, index);
   const explained = { nowMs, allowance, cost, standings, inFlight, strike };
-  const ban = index >= outcome.bannedFrom ? banInForce(accounts, nowMs) : null;
+  const ban = index >= decision.bannedFrom ? banInForce(accounts, nowMs) : null;
   if (ban === null) return pastTopUps(refused(explained), accounts);
   const scope = ban === accounts[0].ban ? 'key' : 'customer';
-  const imposed = outcome.imposesBan === true && index === outcome.bannedFrom;
+  const imposed = decision.imposesBan === true && index === decision.bannedFrom;
   return pastTopUps(banned(explained, ban, { scope, imposed }), accounts);
 }
 
 /** The number of the strike that a refused request made. The account has the strikes after the last request, and none after a ban. */
 function strikeOf(
-  { n, bannedFrom, imposesBan, accounts }: Outcome,
+  { n, bannedFrom, imposesBan, accounts }: Decision,
   { bans, bansIn }: Allowance,
   standings: readonly WindowBudget[],
   index: number,
@@ -174,7 +179,7 @@ function neverFits(standings: readonly WindowBudget[]): boolean {
   return false;
 }
 
-function reservationOf({ accounts, isUncertain }: Outcome, amounts: Amounts, { budgets }: Allowance): Reservation {
+function reservationOf({ accounts, isUncertain }: Decision, amounts: Amounts, { budgets }: Allowance): Reservation {
   const windows = budgets.map(({ unit, limits }, i): readonly SettledWindow[] => {
     return unit === undefined ? [] : settledWindows(limits, accounts[i]!.windows);
   });
@@ -280,14 +285,14 @@ function fewest(standings: readonly WindowBudget[]): WindowBudget | null {
 }
 
 /** Reports the smallest of several limits that refuse. */
-function crowded(decision: Decision, inFlight: readonly number[]): Crowded {
+function crowded(decision: DecidedRequest, inFlight: readonly number[]): Crowded {
   const full = decision.allowance.budgets.flatMap(({ inFlight: limit, scope }, i) => {
     return limit === undefined || (inFlight[i] ?? 0) < limit ? [] : [{ limit, scope }];
   });
   return { kind: 'crowded', ...decision, ...full.reduce((a, b) => (b.limit < a.limit ? b : a)) };
 }
 
-function refused(decision: Omit<Decision, 'binding'> & Explained): Refused {
+function refused(decision: Omit<DecidedRequest, 'binding'> & Explained): Refused {
   const { nowMs, allowance, cost, standings, inFlight, strike } = decision;
   let last: WindowBudget | null = null;
   let tooSmall: WindowBudget | null = null;
@@ -337,7 +342,7 @@ function hasTopUps(accounts: Accounts): boolean {
 }
 
 function banned(
-  decision: Omit<Decision, 'binding'> & Explained,
+  decision: Omit<DecidedRequest, 'binding'> & Explained,
   ban: Ban,
   { scope, imposed }: Pick<Banned, 'scope' | 'imposed'>,
 ): Banned {

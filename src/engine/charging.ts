@@ -1,7 +1,7 @@
 import type { WindowCount } from '../model/account.ts';
 import type { WindowName } from '../model/values.ts';
 import * as counting from './counting.ts';
-import type { Amounts, Draft, Limit, Outcome, RuleBudget, WindowCounts } from './types.ts';
+import type { Amounts, Decision, Draft, Limit, RuleBudget, WindowCounts } from './types.ts';
 
 /* What requests charge the windows of their accounts. Everything that a plain key with fixed windows needs is here and in decide.ts. */
 
@@ -55,7 +55,7 @@ export function limitOf(budget: RuleBudget, window: WindowName): Limit | undefin
  * @param returned what to take for unused, by account; left out: nothing
  */
 export function roomFor(
-  outcome: Outcome,
+  decision: Decision,
   budgets: readonly RuleBudget[],
   n: number,
   returned?: readonly number[],
@@ -63,8 +63,8 @@ export function roomFor(
   let room = n;
   for (let i = 0; i < budgets.length; i++) {
     const budget = budgets[i]!;
-    const { windows } = outcome.accounts[i]!;
-    const charge = chargeOf(budget, outcome.cost, outcome.amounts);
+    const { windows } = decision.accounts[i]!;
+    const charge = chargeOf(budget, decision.cost, decision.amounts);
     const unused = returned === undefined ? 0 : returned[i]!;
     for (const limit of budget.limits) {
       const open = windows[limit.window];

@@ -4,7 +4,7 @@ import * as counting from './counting.ts';
 import * as leasing from './leasing.ts';
 import * as refusing from './refusing.ts';
 import * as special from './special.ts';
-import type { AccountState, Details, Draft, LeaseTerms, Outcome, Rule, RuleBudget } from './types.ts';
+import type { AccountState, Decision, Details, Draft, LeaseTerms, Rule, RuleBudget } from './types.ts';
 
 /*
  * The engine: which requests a store admits, and what it has counted afterwards. It is pure. A store loads the accounts of a request, calls
@@ -73,7 +73,7 @@ export function decide(
   cost: number,
   n: number,
   details?: Details,
-): Outcome {
+): Decision {
   const budgets = hasTopUps(before) ? special.toppedUp(rule.budgets, before, nowMs) : rule.budgets;
   // A literal of one element, because an array that grows from none has room for 17.
   const accounts: [Draft<AccountState>, ...Draft<AccountState>[]] = [
@@ -82,33 +82,33 @@ export function decide(
   for (let i = 1; i < budgets.length; i++) accounts.push(presentAccount(before, i, rule, budgets, nowMs, n));
   if (before[rule.bansIn]?.strikes !== undefined)
     refusing.keepStrikes(before, accounts, rule, nowMs, backOf(before, budgets, nowMs));
-  const outcome: Draft<Outcome> = { nowMs, cost, n, admitted: 0, bannedFrom: n, accounts };
+  const decision: Draft<Decision> = { nowMs, cost, n, admitted: 0, bannedFrom: n, accounts };
   let terms: LeaseTerms | undefined;
   if (details !== undefined) {
-    if (details.amounts !== undefined) outcome.amounts = details.amounts;
+    if (details.amounts !== undefined) decision.amounts = details.amounts;
     terms = details.terms;
-    if (terms?.returned !== undefined) leasing.takeBack(outcome, budgets, terms.returned);
+    if (terms?.returned !== undefined) leasing.takeBack(decision, budgets, terms.returned);
   }
   let roomInFlight = n;
-  if (rule.isBounded) roomInFlight = special.roomInFlight(outcome, before, rule, details?.held);
-  if (isBanned(accounts, nowMs)) outcome.bannedFrom = 0;
-  else admit(outcome, budgets, rule, roomInFlight, terms);
-  if (rule.isBounded) special.addInFlight(outcome, rule, details?.held);
-  return outcome;
+  if (rule.isBounded) roomInFlight = special.roomInFlight(decision, before, rule, details?.held);
+  if (isBanned(accounts, nowMs)) decision.bannedFrom = 0;
+  else admit(decision, budgets, rule, roomInFlight, terms);
+  if (rule.isBounded) special.addInFlight(decision, rule, details?.held);
+  return decision;
 }
 
 /** Admits what fits, and decides about the rest. */
 function admit(
-  outcome: Draft<Outcome>,
+  decision: Draft<Decision>,
   budgets: readonly RuleBudget[],
   rule: Rule,
   roomInFlight: number,
   terms: LeaseTerms | undefined,
 ): void {
-  const { accounts, nowMs, cost, n, amounts } = outcome;
-  const room = charging.roomFor(outcome, budgets, n);
+  const { accounts, nowMs, cost, n, amounts } = decision;
+  const room = charging.roomFor(decision, budgets, n);
   const admitted = room < roomInFlight ? room : roomInFlight;
-  outcome.admitted = admitted;
+  decision.admitted = admitted;
   if (admitted > 0) {
     for (let i = 0; i < budgets.length; i++) {
       const budget = budgets[i]!;
@@ -116,9 +116,9 @@ function admit(
       if (spent > 0) charging.count(accounts[i]!.windows, budget.limits, nowMs, spent);
     }
   }
-  if (terms?.borrows !== undefined || isLent(accounts)) leasing.decideWithLeases(outcome, budgets, rule, room, terms);
-  else if (admitted < room) outcome.isCrowded = true;
-  else if (admitted < n && refusing.isStrike(budgets, rule, cost, amounts)) refusing.strike(outcome, budgets, rule);
+  if (terms?.borrows !== undefined || isLent(accounts)) leasing.decideWithLeases(decision, budgets, rule, room, terms);
+  else if (admitted < room) decision.isCrowded = true;
+  else if (admitted < n && refusing.isStrike(budgets, rule, cost, amounts)) refusing.strike(decision, budgets, rule);
 }
 
 /** What of an account has not ended. Strikes come later, because they depend on the windows of all accounts. */
@@ -177,20 +177,25 @@ function isLent(accounts: readonly AccountState[]): boolean {
 }
 
 /**
- * The account that a store keeps after a decision, which returns only what its rule counts: the same object as in the outcome, or one that
+ * The account that a store keeps after a decision, which returns only what its rule counts: the same object as in the decision, or one that
  * has also the windows that the rule does not count, as after a change of plans.
  *
  * Slices become another kind when something is counted. If refusals did it, a client that polls two gateways that are in the
  * middle of a reload would move its count along with the present, and never be admitted again.
  * @param i the index of the budget
  */
-export function accountAfter(before: AccountState | undefined, outcome: Outcome, i: number, rule: Rule): AccountState {
-  const after = outcome.accounts[i]!;
+export function accountAfter(
+  before: AccountState | undefined,
+  decision: Decision,
+  i: number,
+  rule: Rule,
+): AccountState {
+  const after = decision.accounts[i]!;
   const budget = rule.budgets[i]!;
   const earlier = before ?? UNSEEN;
-  if (outcome.n === 0) return special.afterReturn(earlier, after, budget, outcome.nowMs);
+  if (decision.n === 0) return special.afterReturn(earlier, after, budget, decision.nowMs);
   if (earlier.topUps !== undefined || earlier.ban !== undefined)
-    return special.keptAccount(earlier, outcome, i, budget);
+    return special.keptAccount(earlier, decision, i, budget);
   for (const name in earlier.windows) {
     const window = name as WindowName;
     const { slices } = earlier.windows[window]!;
@@ -199,7 +204,7 @@ export function accountAfter(before: AccountState | undefined, outcome: Outcome,
       left === undefined
         ? charging.limitOf(budget, window) === undefined
         : slices !== undefined && slices.per !== left.slices?.per;
-    if (isOther) return special.keptAccount(earlier, outcome, i, budget);
+    if (isOther) return special.keptAccount(earlier, decision, i, budget);
   }
   return after;
 }

@@ -1,7 +1,7 @@
 import * as charging from './charging.ts';
 import * as counting from './counting.ts';
 import * as refusing from './refusing.ts';
-import type { AccountState, Draft, Lease, LeaseTerms, Outcome, ReturnedLease, Rule, RuleBudget } from './types.ts';
+import type { AccountState, Decision, Draft, Lease, LeaseTerms, ReturnedLease, Rule, RuleBudget } from './types.ts';
 
 /*
  * Leases: units of an account that one gateway has borrowed. The store has counted them in every window and in the history, as if
@@ -49,8 +49,8 @@ function mayReturn(account: AccountState, nowMs: number): boolean {
 }
 
 /** Lends nothing of these accounts for a while, because a request waits for what the store has lent, and calls that back. */
-function notice(outcome: Draft<Outcome>): void {
-  const { accounts, nowMs } = outcome;
+function notice(decision: Draft<Decision>): void {
+  const { accounts, nowMs } = decision;
   const recalls: number[] = [];
   for (let i = 0; i < accounts.length; i++) {
     const account: Draft<AccountState> = accounts[i]!;
@@ -66,7 +66,7 @@ function notice(outcome: Draft<Outcome>): void {
       recalls.push(i);
     }
   }
-  if (recalls.length > 0) outcome.recalls = recalls;
+  if (recalls.length > 0) decision.recalls = recalls;
 }
 
 /** How many units a request may wait for that the windows of an account have counted. */
@@ -88,8 +88,8 @@ function waitFor(account: AccountState, nowMs: number): number {
 }
 
 /** Takes back what a gateway did not use of a lease: once, because the lease is then gone. */
-export function takeBack(outcome: Draft<Outcome>, budgets: readonly RuleBudget[], returned: ReturnedLease): void {
-  const { accounts, nowMs } = outcome;
+export function takeBack(decision: Draft<Decision>, budgets: readonly RuleBudget[], returned: ReturnedLease): void {
+  const { accounts, nowMs } = decision;
   for (let i = 0; i < accounts.length; i++) {
     const account: Draft<AccountState> = accounts[i]!;
     const others: Lease[] = [];
@@ -101,7 +101,7 @@ export function takeBack(outcome: Draft<Outcome>, budgets: readonly RuleBudget[]
     if (found !== undefined) {
       account.leases = others.length === 0 ? undefined : others;
       const units = Math.min(returned.unused, Math.abs(found.units));
-      outcome.tookBack = { units, hour: Math.floor((found.endsAtMs - 1) / HOUR_MS) };
+      decision.tookBack = { units, hour: Math.floor((found.endsAtMs - 1) / HOUR_MS) };
       if (units > 0) giveBack(account, budgets[i]!, returned.places[i], units);
     }
   }
@@ -128,32 +128,32 @@ function giveBack(
 
 /** Decides about what was not admitted, and lends, where the store has lent units or is asked for some. */
 export function decideWithLeases(
-  outcome: Draft<Outcome>,
+  decision: Draft<Decision>,
   budgets: readonly RuleBudget[],
   rule: Rule,
   room: number,
   terms: LeaseTerms | undefined,
 ): void {
-  const { accounts, admitted, n, nowMs, cost, amounts } = outcome;
-  for (const account of accounts) if (mayReturn(account, nowMs)) outcome.mayReturn = true;
+  const { accounts, admitted, n, nowMs, cost, amounts } = decision;
+  for (const account of accounts) if (mayReturn(account, nowMs)) decision.mayReturn = true;
   if (admitted < room) {
-    outcome.isCrowded = true;
+    decision.isCrowded = true;
   } else if (admitted < n) {
     let waitMs = 0;
     if (!terms?.isFinal) for (const account of accounts) waitMs = Math.max(waitMs, waitFor(account, nowMs));
     const isStrike = refusing.isStrike(budgets, rule, cost, amounts);
-    if (waitMs > 0 && mayHelp(outcome, budgets, rule, isStrike)) {
-      notice(outcome);
-      outcome.waitMs = waitMs;
+    if (waitMs > 0 && mayHelp(decision, budgets, rule, isStrike)) {
+      notice(decision);
+      decision.waitMs = waitMs;
     } else if (isStrike) {
-      refusing.strike(outcome, budgets, rule);
-      if (outcome.imposesBan) {
-        notice(outcome);
-        outcome.mayReturn = undefined;
+      refusing.strike(decision, budgets, rule);
+      if (decision.imposesBan) {
+        notice(decision);
+        decision.mayReturn = undefined;
       }
     }
   } else if (terms?.borrows !== undefined && n > 0) {
-    lend(outcome, budgets, terms.borrows.id, terms.borrows.units);
+    lend(decision, budgets, terms.borrows.id, terms.borrows.units);
   }
 }
 
@@ -161,11 +161,11 @@ export function decideWithLeases(
  * Whether what gateways may still return could change the refusal of some requests: one of them would fit then, or they would lead to a
  * ban of an account whose units other gateways may still be using.
  */
-function mayHelp(outcome: Outcome, budgets: readonly RuleBudget[], rule: Rule, isStrike: boolean): boolean {
-  const { accounts, n, admitted, nowMs } = outcome;
+function mayHelp(decision: Decision, budgets: readonly RuleBudget[], rule: Rule, isStrike: boolean): boolean {
+  const { accounts, n, admitted, nowMs } = decision;
   const returned: number[] = [];
   for (const account of accounts) returned.push(unreturnedUnits(account, nowMs));
-  if (charging.roomFor(outcome, budgets, 1, returned) > 0) return true;
+  if (charging.roomFor(decision, budgets, 1, returned) > 0) return true;
   const struck = accounts[rule.bansIn]!;
   const strikes = struck.strikes === undefined ? 0 : struck.strikes.count;
   if (!isStrike || strikes + n - admitted < rule.bans!.after) return false;
@@ -176,8 +176,8 @@ function mayHelp(outcome: Outcome, budgets: readonly RuleBudget[], rule: Rule, i
  * Lends units after the decision has admitted all its requests: at most a sixteenth of the room that is left in the tightest window,
  * and only while no refusal is near. The lease ends before any window, slice, hour or top-up in which the store counts it.
  */
-function lend(outcome: Draft<Outcome>, budgets: readonly RuleBudget[], id: number, most: number): void {
-  const { accounts, cost, nowMs } = outcome;
+function lend(decision: Draft<Decision>, budgets: readonly RuleBudget[], id: number, most: number): void {
+  const { accounts, cost, nowMs } = decision;
   let room = most * SHARE;
   let forMs = Math.min(MAX_LEASE_MS, HOUR_MS - (nowMs % HOUR_MS));
   for (let i = 0; i < accounts.length; i++) {
@@ -201,7 +201,7 @@ function lend(outcome: Draft<Outcome>, budgets: readonly RuleBudget[], id: numbe
     leases.push({ id, units: limits.length === 0 ? -units : units, endsAtMs: nowMs + forMs });
     account.leases = leases;
   }
-  outcome.lent = { units, forMs };
+  decision.lent = { units, forMs };
 }
 
 /** Whether a further lease may be noted for an account: not while a notice is in force, and not beyond `MAX_LEASES`. */

@@ -3,7 +3,7 @@ import type { BanRule } from '../model/plan.ts';
 import type { WindowName } from '../model/values.ts';
 import * as charging from './charging.ts';
 import * as counting from './counting.ts';
-import type { AccountState, Amounts, Draft, Outcome, Rule, RuleBudget } from './types.ts';
+import type { AccountState, Amounts, Decision, Draft, Rule, RuleBudget } from './types.ts';
 
 /** The length of the `number`-th ban in milliseconds. Multiplied step by step, so that Lua gets the same bits. */
 export function banLengthMs(rule: BanRule, number: number): number {
@@ -86,11 +86,11 @@ export function isStrike(
 }
 
 /** Counts the refused requests as strikes, or imposes the ban that they lead to. */
-export function strike(outcome: Draft<Outcome>, budgets: readonly RuleBudget[], rule: Rule): void {
-  const { nowMs, n, admitted } = outcome;
+export function strike(decision: Draft<Decision>, budgets: readonly RuleBudget[], rule: Rule): void {
+  const { nowMs, n, admitted } = decision;
   const bans = rule.bans!;
-  const struck: Draft<AccountState> = outcome.accounts[rule.bansIn]!;
-  const last = lastRefusing(outcome, budgets);
+  const struck: Draft<AccountState> = decision.accounts[rule.bansIn]!;
+  const last = lastRefusing(decision, budgets);
   const before = struck.strikes === undefined ? 0 : struck.strikes.count;
   const total = before + n - admitted;
   if (total < bans.after) {
@@ -103,22 +103,22 @@ export function strike(outcome: Draft<Outcome>, budgets: readonly RuleBudget[], 
   const { window, budget } = last;
   struck.ban = budget === '' ? { number, untilMs, window } : { number, untilMs, window, budget };
   struck.strikes = undefined;
-  outcome.bannedFrom = admitted + Math.max(bans.after - before - 1, 0);
-  outcome.imposesBan = true;
+  decision.bannedFrom = admitted + Math.max(bans.after - before - 1, 0);
+  decision.imposesBan = true;
 }
 
 /**
  * The window that refuses a request for the longest time; of several, the last one: the longest of the last budget. Each strike
  * has such a window, and no window refuses a client that waits for it.
  */
-function lastRefusing(outcome: Outcome, budgets: readonly RuleBudget[]) {
+function lastRefusing(decision: Decision, budgets: readonly RuleBudget[]) {
   let budget = budgets[0]!.name;
   let window: WindowName = 'second';
   let fitsAtMs = 0;
   for (let i = 0; i < budgets.length; i++) {
     const { name, limits } = budgets[i]!;
-    const { windows } = outcome.accounts[i]!;
-    const needed = charging.roomOf(charging.chargeOf(budgets[i]!, outcome.cost, outcome.amounts));
+    const { windows } = decision.accounts[i]!;
+    const needed = charging.roomOf(charging.chargeOf(budgets[i]!, decision.cost, decision.amounts));
     for (const limit of limits) {
       const open = windows[limit.window];
       if (limit.limit - (open === undefined ? 0 : open.used) < needed) {

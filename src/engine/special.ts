@@ -2,7 +2,7 @@ import type { Ban } from '../model/account.ts';
 import type { WindowName } from '../model/values.ts';
 import * as charging from './charging.ts';
 import * as counting from './counting.ts';
-import type { AccountState, Draft, Limit, Outcome, Rule, RuleBudget, Ticket, TopUps } from './types.ts';
+import type { AccountState, Decision, Draft, Limit, Rule, RuleBudget, Ticket, TopUps } from './types.ts';
 
 /* What only few decisions need: top-ups, bounds of requests in flight, and what a store keeps beside what a rule counts. */
 
@@ -50,16 +50,16 @@ export function topUpsOf(limits: readonly Limit[]): TopUps | undefined {
 }
 
 /**
- * How many further requests may be in flight in every account. Notes in the outcome how many are, and gives the accounts the tickets of the
+ * How many further requests may be in flight in every account. Notes in the decision how many are, and gives the accounts the tickets of the
  * other processes.
  */
 export function roomInFlight(
-  outcome: Draft<Outcome>,
+  decision: Draft<Decision>,
   before: readonly AccountState[],
   rule: Rule,
   held: readonly number[] | undefined,
 ): number {
-  const { nowMs, n } = outcome;
+  const { nowMs, n } = decision;
   let room = n;
   const counts: number[] = [];
   for (let i = 0; i < rule.budgets.length; i++) {
@@ -72,11 +72,11 @@ export function roomInFlight(
       const tickets = ticketsBeside(before[i]?.tickets, own < 0 ? undefined : rule.holder, nowMs);
       for (const { count } of tickets) inFlight += count;
       counts.push(inFlight);
-      setTickets(outcome, i, tickets);
+      setTickets(decision, i, tickets);
       room = Math.min(room, most - inFlight);
     }
   }
-  outcome.inFlight = counts;
+  decision.inFlight = counts;
   return Math.max(room, 0);
 }
 
@@ -94,25 +94,25 @@ function ticketsBeside(tickets: readonly Ticket[] | undefined, holder: string | 
 }
 
 /** Counts those that were admitted among those in flight. */
-export function addInFlight(outcome: Outcome, rule: Rule, held: readonly number[] | undefined): void {
-  const { admitted, nowMs } = outcome;
-  const counts = outcome.inFlight as number[];
+export function addInFlight(decision: Decision, rule: Rule, held: readonly number[] | undefined): void {
+  const { admitted, nowMs } = decision;
+  const counts = decision.inFlight as number[];
   for (let i = 0; i < counts.length; i++) {
     if (counts[i]! >= 0) {
       counts[i] = counts[i]! + admitted;
       const own = Math.max(held?.[i] ?? 0, 0) + admitted;
       if (rule.holder !== undefined && own > 0) {
         const tickets: Ticket[] = [];
-        for (const ticket of outcome.accounts[i]!.tickets ?? []) tickets.push(ticket);
+        for (const ticket of decision.accounts[i]!.tickets ?? []) tickets.push(ticket);
         tickets.push({ holder: rule.holder, count: own, endsAtMs: nowMs + TICKET_MS });
-        setTickets(outcome, i, tickets);
+        setTickets(decision, i, tickets);
       }
     }
   }
 }
 
-function setTickets(outcome: Outcome, i: number, tickets: readonly Ticket[]): void {
-  const account: Draft<AccountState> = outcome.accounts[i]!;
+function setTickets(decision: Decision, i: number, tickets: readonly Ticket[]): void {
+  const account: Draft<AccountState> = decision.accounts[i]!;
   account.tickets = tickets.length === 0 ? undefined : tickets;
 }
 
@@ -148,9 +148,9 @@ export function afterReturn(
 }
 
 /** One account after a decision, with what the rule does not count. */
-export function keptAccount(before: AccountState, outcome: Outcome, i: number, budget: RuleBudget): AccountState {
-  const { nowMs, admitted } = outcome;
-  const after = outcome.accounts[i]!;
+export function keptAccount(before: AccountState, decision: Decision, i: number, budget: RuleBudget): AccountState {
+  const { nowMs, admitted } = decision;
+  const after = decision.accounts[i]!;
   const windows = counting.copyOfWindows(after.windows);
   for (const name in before.windows) {
     const window = name as WindowName;

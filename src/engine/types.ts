@@ -145,7 +145,7 @@ interface Lent {
 }
 
 /** The decision about `n` simultaneous requests of one consumer: it admits the first, refuses the next and bans the last. */
-export interface Outcome {
+export interface Decision {
   /** The time of the decision by the store's clock, Unix milliseconds. */
   readonly nowMs: number;
   readonly cost: number;

@@ -7,7 +7,7 @@ import type { Ledger } from '../admit/ledger.ts';
 import type { Allowance } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { type Verdict, verdictOf, verdictOnBudgets } from '../admit/verdict.ts';
-import type { Outcome } from '../engine/types.ts';
+import type { Decision } from '../engine/types.ts';
 import { type UnreadableIdentity, unreadable } from '../identify/record-store.ts';
 import { ReplyDeadlines } from '../io/deadlines.ts';
 import { RecentlyUsed } from '../io/recently-used.ts';
@@ -34,7 +34,7 @@ interface UsageOptions {
 
 /** The state that the store returned, and when (monotonic milliseconds). Null if the store failed. */
 type Answer =
-  | { readonly outcome: Outcome; readonly shadow: Outcome | null; readonly answeredAtMs: number }
+  | { readonly decision: Decision; readonly shadow: Decision | null; readonly answeredAtMs: number }
   | UnreadableIdentity
   | null;
 
@@ -124,15 +124,15 @@ export class Usage {
   async #ask(id: string, allowance: Allowance): Promise<Answer> {
     const { ledger, monotonicMs, onStoreFailure } = this.#options;
     try {
-      const [outcome, shadow] = await Promise.all([
+      const [decision, shadow] = await Promise.all([
         ledger.present(id, allowance),
         allowance.shadow === undefined ? null : ledger.present(shadowIdOf(id), allowance.shadow),
       ]);
-      if (outcome === null) {
+      if (decision === null) {
         const cause = `What was counted for ${id} cannot be read: \`tollgate usage ${id}\` says where it is, and what to do.`;
         return { kind: 'unreadable', cause };
       }
-      return { outcome, shadow, answeredAtMs: monotonicMs() };
+      return { decision, shadow, answeredAtMs: monotonicMs() };
     } catch (error) {
       onStoreFailure?.(error);
       return null;
@@ -152,9 +152,9 @@ export class Usage {
   /** Computes the present usage from an earlier reading: windows and bans that have ended since then are gone. */
   #present(id: string, allowance: Allowance, answer: Answer): FoundUsage {
     if (answer === null || 'kind' in answer) return answer;
-    const { nowMs, accounts } = answer.outcome;
+    const { nowMs, accounts } = answer.decision;
     const sinceMs = Math.floor(this.#options.monotonicMs() - answer.answeredAtMs);
-    const present = decide(accounts, allowance, nowMs + sinceMs, 1, 0, answer.outcome.inFlight);
+    const present = decide(accounts, allowance, nowMs + sinceMs, 1, 0, answer.decision.inFlight);
     // The reading may be from another allowance, before a reload or for a token with another plan, and so have a shadow
     // that no longer exists.
     const shadow = allowance.shadow === undefined ? null : answer.shadow;
@@ -170,9 +170,9 @@ export class Usage {
  * During a ban the fields describe the window whose refusal caused it (contract section 4), even though no request is
  * counted.
  */
-function verdictNow(allowance: Allowance, outcome: Outcome): Verdict {
-  const { accounts, nowMs, inFlight } = outcome;
+function verdictNow(allowance: Allowance, decision: Decision): Verdict {
+  const { accounts, nowMs, inFlight } = decision;
   return banInForce(accounts, nowMs) !== null
-    ? verdictOf(outcome, allowance, 0)
+    ? verdictOf(decision, allowance, 0)
     : { ...verdictOnBudgets(accounts, allowance, nowMs, 0), inFlight: inFlight ?? null };
 }

@@ -50,25 +50,25 @@ export async function operatorsUsageOf(
   id: string,
   plan: string | null = null,
 ): Promise<KeyUsageReport> {
-  const { report, allowance, outcome, accountId } = await read(store, id, plan);
+  const { report, allowance, decision, accountId } = await read(store, id, plan);
   const ids = accountIdsOf(accountId, allowance);
   const notes = await Promise.all(
-    outcome.accounts.map(({ topUps }, i) => (topUps === undefined ? [] : store.ledger.topUpNotes(ids[i]!))),
+    decision.accounts.map(({ topUps }, i) => (topUps === undefined ? [] : store.ledger.topUpNotes(ids[i]!))),
   );
-  return keyUsageReport(report, store.plans().plans.get(allowance.plan), allowance, outcome, notes);
+  return keyUsageReport(report, store.plans().plans.get(allowance.plan), allowance, decision, notes);
 }
 
 async function read(store: OperatorStore, id: string, plan: string | null) {
   const { ledger } = store;
   const { accountId, allowance } = await countedOf(store, id, plan);
-  const outcome = await ledger.present(accountId, allowance);
-  if (outcome === null) {
+  const decision = await ledger.present(accountId, allowance);
+  if (decision === null) {
     const [damaged = accountId] = await damagedOf({ accountId, allowance }, ledger);
     throw foreignAccount(damaged === accountId ? id : damaged, ledger.placeOf(damaged));
   }
   const { shadow } = allowance;
   const watched = shadow === undefined ? null : await ledger.present(shadowIdOf(accountId), shadow);
-  return { report: usageReport(id, allowance, outcome, watched), allowance, outcome, accountId };
+  return { report: usageReport(id, allowance, decision, watched), allowance, decision, accountId };
 }
 
 /** Those of the accounts of a caller that cannot be read. */
@@ -78,10 +78,10 @@ async function damagedOf(
 ): Promise<readonly string[]> {
   const { plan, budgets } = allowance;
   const ids = accountIdsOf(accountId, allowance);
-  const outcomes = await Promise.all(
+  const decisions = await Promise.all(
     budgets.map(({ limits }, i) => ledger.present(ids[i]!, plainAllowance(plan, limits))),
   );
-  return ids.filter((_, i) => outcomes[i] === null);
+  return ids.filter((_, i) => decisions[i] === null);
 }
 
 /**

@@ -77,8 +77,8 @@ export async function endBan(
 /** @throws Failure `store_corrupt` if what was counted for a caller, or its ban, cannot be read */
 async function insistOnReadable(store: OperatorStore, id: string, accountId: string): Promise<void> {
   const { ledger } = store;
-  const outcome = await ledger.present(accountId, OF_ALL_WINDOWS);
-  if (outcome === null) throw foreignAccount(id, ledger.placeOf(accountId));
+  const decision = await ledger.present(accountId, OF_ALL_WINDOWS);
+  if (decision === null) throw foreignAccount(id, ledger.placeOf(accountId));
   // Of its customer, groups and units. The limits of a token caller, and of a key whose plan is gone, are not known.
   await usageOf(store, id).catch((error: unknown) => {
     if (error instanceof Failure && error.code === 'store_corrupt') throw error;
@@ -87,8 +87,8 @@ async function insistOnReadable(store: OperatorStore, id: string, accountId: str
 
 /** The ban in force of an account, as a ledger has it whatever its limits are. */
 export async function banOf(accountId: string, { ledger }: Pick<OperatorStore, 'ledger'>): Promise<Ban | null> {
-  const outcome = await ledger.present(accountId, WITHOUT_LIMITS);
-  return outcome === null ? null : banInForce(outcome.accounts, outcome.nowMs);
+  const decision = await ledger.present(accountId, WITHOUT_LIMITS);
+  return decision === null ? null : banInForce(decision.accounts, decision.nowMs);
 }
 
 /** An allowance that counts nothing: with it a ledger reports the ban alone. */

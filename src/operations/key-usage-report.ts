@@ -3,7 +3,7 @@ import type { Allowance } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
 import { formOf, type ToppedUpLimit, withTopUps } from '../admit/windows.ts';
 import { banLengthMs } from '../engine/refusing.ts';
-import type { Outcome } from '../engine/types.ts';
+import type { Decision } from '../engine/types.ts';
 import type { TopUpNote } from '../model/account.ts';
 import { formText, limit, type Plan } from '../model/plan.ts';
 import { count, type DeepReadonly, type LimitName, windowOf } from '../model/values.ts';
@@ -91,7 +91,7 @@ export function keyUsageReport(
   report: UsageReport,
   plan: Plan | undefined,
   allowance: Allowance,
-  { nowMs, accounts }: Outcome,
+  { nowMs, accounts }: Decision,
   notes: readonly (readonly TopUpNote[])[],
 ): KeyUsageReport {
   const known = new Map<string, ToppedUpLimit & { readonly notes: readonly TopUpNote[] }>();

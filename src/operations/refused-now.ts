@@ -5,7 +5,7 @@ import type { HistoryStore, RefusedConsumer } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
 import { type Allowance, plainAllowance } from '../admit/plan.ts';
 import { verdictOf } from '../admit/verdict.ts';
-import type { Outcome } from '../engine/types.ts';
+import type { Decision } from '../engine/types.ts';
 import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
 import type { Plans } from '../model/plan.ts';
 import { UnreadableRecord } from '../model/record.ts';
@@ -94,15 +94,15 @@ async function presentReport(entry: RefusedConsumer, sources: RefusedSources): P
   const { id, name, owner: whose, customer } = owner;
   const plan = owner.plan ?? entry.plan;
   const allowance = allowanceOfOwner(owner, plan, sources.plans);
-  const outcome = await sources.ledger.present(accountId, allowance ?? WITHOUT_PLAN);
-  if (outcome === null) {
+  const decision = await sources.ledger.present(accountId, allowance ?? WITHOUT_PLAN);
+  if (decision === null) {
     const { message: unreadable } = unreadableCounts(id);
     return { id, name, owner: whose, plan: plan === '' ? null : plan, ...lastRefusal(entry), unreadable, ...customer };
   }
   // Without its plan, only its ban and its last refusal are known.
   const isLastRefusal = allowance === null && entry.kind === 'refused';
   const refusal =
-    presentRefusal(outcome, allowance ?? WITHOUT_PLAN, entry) ?? (isLastRefusal ? lastRefusal(entry) : null);
+    presentRefusal(decision, allowance ?? WITHOUT_PLAN, entry) ?? (isLastRefusal ? lastRefusal(entry) : null);
   if (refusal === null) return null;
   return { id, name, owner: whose, plan: plan === '' ? null : plan, ...refusal, ...customer };
 }
@@ -113,9 +113,9 @@ async function reportWithoutRecord(
   { message: unreadable }: UnreadableRecord,
   { ledger, nowMs }: RefusedSources,
 ): Promise<RefusedReport | null> {
-  const outcome = await ledger.present(entry.consumerId, WITHOUT_PLAN);
-  const ban = outcome === null ? null : presentRefusal(outcome, WITHOUT_PLAN, entry);
-  const isRefused = (entry.kind === 'refused' || outcome === null) && nowMs < entry.untilMs;
+  const decision = await ledger.present(entry.consumerId, WITHOUT_PLAN);
+  const ban = decision === null ? null : presentRefusal(decision, WITHOUT_PLAN, entry);
+  const isRefused = (entry.kind === 'refused' || decision === null) && nowMs < entry.untilMs;
   const refusal = ban ?? (isRefused ? lastRefusal(entry) : null);
   if (refusal === null) return null;
   const { consumerId } = partsOfAccount(entry.consumerId);
@@ -142,7 +142,7 @@ function lastRefusal({ kind, window, untilMs }: RefusedConsumer): Refusal {
  * @param last the window that refused it, and what it would have cost in the unit of that window
  */
 export function presentRefusal(
-  { accounts, nowMs }: Outcome,
+  { accounts, nowMs }: Decision,
   allowance: Allowance,
   last: Pick<RefusedConsumer, 'window' | 'cost'>,
 ): Refusal | null {

@@ -1,7 +1,7 @@
 import { partsOfAccount } from '../admit/account-id.ts';
 import { ALL_UNSEEN, accountsAfter, decide, exceedsLimit, settled, settledWindows } from '../admit/decision.ts';
 import { type Allowance, bitOfUnit, unitNamesOf, withBudgets } from '../admit/plan.ts';
-import type { AccountState, Amounts, Outcome } from '../engine/types.ts';
+import type { AccountState, Amounts, Decision } from '../engine/types.ts';
 import type { Limits, Plans } from '../model/plan.ts';
 import { type CarriedOver, carryOver } from './carried-limits.ts';
 import { ADMITTED, REFUSED } from './log-line.ts';
@@ -209,31 +209,33 @@ class Run {
     const flags = rows.word(row, FLAGS);
     const judgement = flags & JUDGEMENT_BITS;
     const recordedBan = this.#newBan(this.#recording.ownerOf(consumer), flags >>> BAN_SHIFT, atMs);
-    if (allowance === null) return { judgement, count, bannedThen: recordedBan > 0, bannedNow: false, outcome: null };
+    if (allowance === null) return { judgement, count, bannedThen: recordedBan > 0, bannedNow: false, decision: null };
     // A plan that is not enforced does not use the account.
     const before = allowance.isShadowOnly ? ALL_UNSEEN : this.#accounts.get(consumer, this.#ids[consumer]!, allowance);
     const cost = rows.word(row, COST);
     const { units } = this.#recording.kinds[rows.word(row, KIND)]!;
     const amounts = units.length === 0 ? undefined : amountsOf(units, (i) => rows.reserved(row, i));
     const isRemembered = (flags & MEMORY_BIT) !== 0 && judgement === REFUSED && exceedsLimit(allowance, cost, amounts);
-    const outcome: Outcome = isRemembered
+    const decision: Decision = isRemembered
       ? // The gateway did not call the store, so it did not see a ban that another gateway had caused.
         { nowMs: atMs, cost, n: count, admitted: 0, bannedFrom: count, accounts: before }
       : decide(before, allowance, atMs, cost, count, undefined, amounts);
     if (!allowance.isShadowOnly && !isRemembered) {
-      const after = accountsAfter(before, outcome, allowance);
-      const isSettled = amounts !== undefined && judgement === ADMITTED && outcome.admitted > 0;
+      const after = accountsAfter(before, decision, allowance);
+      const isSettled = amounts !== undefined && judgement === ADMITTED && decision.admitted > 0;
       const paid = isSettled ? amountsOf(units, (i) => rows.settled(row, i)) : null;
-      const states = paid === null ? after : settledAtOnce(after, outcome, allowance, paid);
+      const states = paid === null ? after : settledAtOnce(after, decision, allowance, paid);
       this.#accounts.set(consumer, this.#ids[consumer]!, allowance, states);
     }
-    const bannedNow = outcome.imposesBan === true;
+    const bannedNow = decision.imposesBan === true;
     if ((flags & LOCAL_BIT) === 0) {
-      const same = [outcome.admitted, outcome.bannedFrom - outcome.admitted, count - outcome.bannedFrom][judgement]!;
+      const same = [decision.admitted, decision.bannedFrom - decision.admitted, count - decision.bannedFrom][
+        judgement
+      ]!;
       this.differs.verdicts += count - same;
-      if (recordedBan !== (bannedNow ? outcome.accounts[allowance.bansIn]!.ban!.number : 0)) this.differs.bans++;
+      if (recordedBan !== (bannedNow ? decision.accounts[allowance.bansIn]!.ban!.number : 0)) this.differs.bans++;
     }
-    return { judgement, count, bannedThen: recordedBan > 0, bannedNow, outcome };
+    return { judgement, count, bannedThen: recordedBan > 0, bannedNow, decision };
   }
 
   /** The number of the ban that began here according to the log; 0 if none did, or an earlier line has the same ban. */
@@ -276,7 +278,7 @@ function amountsOf(units: readonly string[], amountOf: (index: number) => number
 /** The accounts once the admitted requests of a decision have paid what they cost in units. */
 function settledAtOnce(
   after: readonly AccountState[],
-  { accounts: decided, amounts = {}, admitted, nowMs }: Outcome,
+  { accounts: decided, amounts = {}, admitted, nowMs }: Decision,
   { budgets }: Allowance,
   paid: Amounts,
 ): readonly AccountState[] {

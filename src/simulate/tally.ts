@@ -1,4 +1,4 @@
-import type { Outcome } from '../engine/types.ts';
+import type { Decision } from '../engine/types.ts';
 import { DECIDED_JUDGEMENTS } from '../model/refusal.ts';
 import { ADMITTED, BANNED, REFUSED } from './log-line.ts';
 
@@ -33,7 +33,7 @@ export interface Replayed {
   /** Whether a ban began with this row in the replay. */
   readonly bannedNow: boolean;
   /** Null if the plans of the replay have no limits for the key. */
-  readonly outcome: Outcome | null;
+  readonly decision: Decision | null;
 }
 
 /** Counts by the number of a plan or a key. Stored in columns, because there may be a million keys. */
@@ -57,14 +57,14 @@ export class Tally {
     this.#unserved = column();
   }
 
-  add(number: number, { judgement, count, bannedThen, bannedNow, outcome }: Replayed): void {
+  add(number: number, { judgement, count, bannedThen, bannedNow, decision }: Replayed): void {
     this.#recorded[judgement]![number]! += count;
     if (bannedThen) this.#bans.recorded[number]! += 1;
-    if (outcome === null) {
+    if (decision === null) {
       this.#unserved[number]! += count;
       return;
     }
-    const { admitted, bannedFrom } = outcome;
+    const { admitted, bannedFrom } = decision;
     this.#simulated[ADMITTED]![number]! += admitted;
     this.#simulated[REFUSED]![number]! += bannedFrom - admitted;
     this.#simulated[BANNED]![number]! += count - bannedFrom;

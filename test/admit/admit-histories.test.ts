@@ -5,7 +5,7 @@ import { decide } from '../../src/admit/decision.ts';
 import { type DecisionRequest, type Ledger, NothingDone } from '../../src/admit/ledger.ts';
 import type { Admission } from '../../src/admit/verdict.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
-import type { AccountState, Outcome } from '../../src/engine/types.ts';
+import type { AccountState, Decision } from '../../src/engine/types.ts';
 import { allowance } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
 
@@ -18,7 +18,7 @@ class SlowLedger implements Pick<Ledger, 'decide'> {
   readonly counted = new Map<string, number>();
   readonly #accounts = new Map<string, AccountState>();
 
-  decide(asks: readonly DecisionRequest[]): Promise<readonly Outcome[]> {
+  decide(asks: readonly DecisionRequest[]): Promise<readonly Decision[]> {
     const busy = new Set(this.open.flatMap((call) => call.asks.map(({ consumerId }) => consumerId)));
     expect(asks.filter(({ consumerId }) => busy.has(consumerId))).toEqual([]);
     return new Promise((resolve, reject) => {
@@ -31,11 +31,11 @@ class SlowLedger implements Pick<Ledger, 'decide'> {
     });
   }
 
-  #count({ consumerId, allowance, cost, n }: DecisionRequest): Outcome {
-    const outcome = decide([this.#accounts.get(consumerId) ?? UNSEEN], allowance, 1_800_000_000_000, cost, n);
-    this.#accounts.set(consumerId, outcome.accounts[0]);
-    this.counted.set(consumerId, (this.counted.get(consumerId) ?? 0) + outcome.admitted * cost);
-    return outcome;
+  #count({ consumerId, allowance, cost, n }: DecisionRequest): Decision {
+    const decision = decide([this.#accounts.get(consumerId) ?? UNSEEN], allowance, 1_800_000_000_000, cost, n);
+    this.#accounts.set(consumerId, decision.accounts[0]);
+    this.counted.set(consumerId, (this.counted.get(consumerId) ?? 0) + decision.admitted * cost);
+    return decision;
   }
 }
 

@@ -38,9 +38,9 @@ function backlogOf({ aheadMs = 0, most = 10 } = {}) {
   });
   /** Usage that was admitted locally at `atMs` of the clock that is meant. */
   const defer = (id: string, n: number, atMs: number, of: Allowance = minute, isOwnClock = false, state = UNSEEN) => {
-    const outcome = decide([state], of, atMs, 1, n);
-    backlog.defer([id], outcome, of, isOwnClock);
-    return outcome.accounts[0];
+    const decision = decide([state], of, atMs, 1, n);
+    backlog.defer([id], decision, of, isOwnClock);
+    return decision.accounts[0];
   };
   const windowsSent = () => calls.flat().map(({ windows }) => windows);
   return { backlog, defer, calls, returned, store, deciding, clock, windowsSent };

@@ -6,7 +6,7 @@ import { accountsAfter, decide } from '../../src/admit/decision.ts';
 import { topUpIdOf } from '../../src/admit/ledger.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
-import type { AccountState, Outcome } from '../../src/engine/types.ts';
+import type { AccountState, Decision } from '../../src/engine/types.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { histories, historiesWithChanges } from '../support/histories.ts';
 import { testRedis } from '../support/redis.ts';
@@ -40,9 +40,9 @@ test(
         const expected = asks.map(({ consumerId, allowance, cost, n }) => {
           if (consumerId.startsWith('foreign')) return null;
           const state = states.get(consumerId) ?? UNSEEN;
-          const outcome = decide([state], allowance, T0, cost, n);
-          if (n > 0) states.set(consumerId, afterwards(state, allowance, outcome));
-          return outcome;
+          const decision = decide([state], allowance, T0, cost, n);
+          if (n > 0) states.set(consumerId, afterwards(state, allowance, decision));
+          return decision;
         });
         expect(await ledger.decide(asks)).toEqual(expected);
       }),
@@ -129,8 +129,8 @@ function messageOf({ message }: Error): string {
 }
 
 /** Redis keeps top-ups that have ended, and never reads them. */
-function afterwards(before: AccountState, plan: Allowance, outcome: Outcome): AccountState {
+function afterwards(before: AccountState, plan: Allowance, decision: Decision): AccountState {
   const { topUps, topUpNotes } = before;
   const kept = { ...(topUps === undefined ? {} : { topUps }), ...(topUpNotes === undefined ? {} : { topUpNotes }) };
-  return { ...accountsAfter([before], outcome, plan)[0], ...kept };
+  return { ...accountsAfter([before], decision, plan)[0], ...kept };
 }

@@ -16,7 +16,7 @@ import type { Allowance } from '../../src/admit/plan.ts';
 import type { WindowLimit } from '../../src/admit/windows.ts';
 import { banned, lift } from '../../src/engine/changes.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
-import type { AccountState, Outcome } from '../../src/engine/types.ts';
+import type { AccountState, Decision } from '../../src/engine/types.ts';
 import { Failure } from '../../src/failure.ts';
 import type { TopUp, TopUpNote } from '../../src/model/account.ts';
 import type { WindowName } from '../../src/model/values.ts';
@@ -51,26 +51,26 @@ export class FakeLedger implements Ledger {
     return settlements.map(() => 'settled');
   }
 
-  async decide(asks: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
+  async decide(asks: readonly DecisionRequest[]): Promise<readonly (Decision | null)[]> {
     this.calls.push(asks);
     if (this.#losesReturns && asks.every(({ n }) => n === 0)) throw new Failure('store_unavailable', 'lost');
     if (asks.every(({ n }) => n === 0)) await this.onReturn();
     await this.onTheWay();
     if (this.away) throw new Failure('store_unavailable', 'away');
-    const outcomes = asks.map(({ consumerId, allowance, cost, n, amounts, leaseTerms }) => {
+    const decisions = asks.map(({ consumerId, allowance, cost, n, amounts, leaseTerms }) => {
       const nowMs = Math.floor(this.nowMs);
       const ids = accountIdsOf(consumerId, allowance);
       const before = ids.map((id) => this.#of(id));
-      const outcome = decide(before, allowance, nowMs, cost, n, [], amounts, leaseTerms);
-      for (const [i, id] of ids.entries()) this.#accounts.set(id, outcome.accounts[i]!);
-      if (outcome.waitMs !== undefined) for (const listener of this.#recalls) listener(consumerId);
-      return outcome;
+      const decision = decide(before, allowance, nowMs, cost, n, [], amounts, leaseTerms);
+      for (const [i, id] of ids.entries()) this.#accounts.set(id, decision.accounts[i]!);
+      if (decision.waitMs !== undefined) for (const listener of this.#recalls) listener(consumerId);
+      return decision;
     });
     await this.onTheWay();
-    return outcomes;
+    return decisions;
   }
 
-  async present(consumerId: string, allowance: Allowance): Promise<Outcome> {
+  async present(consumerId: string, allowance: Allowance): Promise<Decision> {
     const before = accountIdsOf(consumerId, allowance).map((id) => this.#of(id));
     return decide(before, allowance, Math.floor(this.nowMs), 1, 0);
   }

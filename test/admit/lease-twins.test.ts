@@ -7,7 +7,7 @@ import { ALL_UNSEEN, accountsAfter, decide } from '../../src/admit/decision.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
 import { placeOf } from '../../src/engine/counting.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
-import type { AccountState, Lease, LeaseTerms, Outcome } from '../../src/engine/types.ts';
+import type { AccountState, Decision, Lease, LeaseTerms } from '../../src/engine/types.ts';
 import type { WindowName } from '../../src/model/values.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import type { RedisLedger } from '../../src/stores/redis/ledger.ts';
@@ -54,14 +54,14 @@ test('a reset calls back what is lent, waits for it, and takes nothing back that
   const lending = allowance({ day: 1_000 });
   const asks = { consumerId: 'lent', allowance: lending, cost: 1 };
   const used = async () => (await ledger.present('lent', lending))?.accounts[0].windows.day?.used;
-  const [outcome] = await ledger.decide([{ ...asks, n: 10, leaseTerms: { borrows: { id: 7, units: 50 } } }]);
-  expect(outcome?.lent).toEqual({ units: 50, forMs: 250 });
+  const [decision] = await ledger.decide([{ ...asks, n: 10, leaseTerms: { borrows: { id: 7, units: 50 } } }]);
+  expect(decision?.lent).toEqual({ units: 50, forMs: 250 });
   const recalls: string[] = [];
   const hearer = redis.duplicate();
   atEnd(() => hearer.disconnect());
   hearer.on('message', (_channel: string, message: string) => recalls.push(message));
   await hearer.subscribe('tg:changes:recalls');
-  const places = [[outcome!.accounts[0].windows.day!.endsAtMs]];
+  const places = [[decision!.accounts[0].windows.day!.endsAtMs]];
   const reset = ledger.resetUsage('lent', ['day'], 'one');
   await eventually(() => expect(recalls).toContain('tg:a:{lent}'));
   expect(await used()).toBe(60);
@@ -142,13 +142,13 @@ class LendingHistory {
       ...(isFinal ? { isFinal: true } : {}),
       ...(isOfLease ? { returned: back! } : {}),
     };
-    const outcome = await this.#expectOne(consumerId, plan, { cost, n }, terms);
-    if (outcome.waitMs !== undefined) this.#seen.waited++;
-    if (outcome.lent === undefined) return;
+    const decision = await this.#expectOne(consumerId, plan, { cost, n }, terms);
+    if (decision.waitMs !== undefined) this.#seen.waited++;
+    if (decision.lent === undefined) return;
     this.#seen.lent++;
-    const { units, forMs } = outcome.lent;
+    const { units, forMs } = decision.lent;
     const places = plan.budgets.map(({ limits }, at) =>
-      limits.map(({ window }) => placeOf(outcome.accounts[at]!.windows[window]!)),
+      limits.map(({ window }) => placeOf(decision.accounts[at]!.windows[window]!)),
     );
     this.#leases.push({ id: 1_000 + i, units, endsAtMs: this.#nowMs + forMs, consumerId, plan, places });
   }
@@ -175,7 +175,7 @@ class LendingHistory {
     plan: Allowance,
     { cost, n }: { cost: number; n: number },
     leaseTerms: LeaseTerms,
-  ): Promise<Outcome> {
+  ): Promise<Decision> {
     const ids = accountIdsOf(consumerId, plan);
     const before = ids.map((id) => this.#accounts.get(id) ?? UNSEEN);
     const expected = decide(before, plan, this.#nowMs, cost, n, undefined, undefined, leaseTerms);
@@ -193,7 +193,7 @@ class LendingHistory {
     return expected;
   }
 
-  #record(consumerId: string, before: readonly AccountState[], outcome: Outcome, { returned }: LeaseTerms): void {
+  #record(consumerId: string, before: readonly AccountState[], decision: Decision, { returned }: LeaseTerms): void {
     const known = before
       .flatMap(({ leases = [] }) => leases)
       .find(({ id, endsAtMs }) => {
@@ -201,8 +201,8 @@ class LendingHistory {
       });
     const back = known === undefined ? 0 : Math.min(returned!.unused, Math.abs(known.units));
     if (back > 0) this.#seen.takenBack++;
-    const more = outcome.admitted * outcome.cost + (outcome.lent?.units ?? 0) - back;
-    if (outcome.n === 0 && back === 0) return;
+    const more = decision.admitted * decision.cost + (decision.lent?.units ?? 0) - back;
+    if (decision.n === 0 && back === 0) return;
     for (const id of historiesOf(consumerId)) this.#recorded.set(id, (this.#recorded.get(id) ?? 0) + more);
   }
 

@@ -246,10 +246,10 @@ test('a request waits no longer because others come, and all of a consumer are a
   // A store that is a little away, where others hold units at all times.
   ledger.decide = async (requests) => {
     await new Promise((resolve) => setTimeout(resolve, 5));
-    const outcomes = await decided(requests.map((request) => ({ ...request, n: 0 })));
-    return outcomes.map((outcome, i) => {
+    const decisions = await decided(requests.map((request) => ({ ...request, n: 0 })));
+    return decisions.map((decision, i) => {
       const { n, leaseTerms } = requests[i]!;
-      return { ...outcome!, n, bannedFrom: n, ...(leaseTerms?.isFinal ? {} : { waitMs: 350 }) };
+      return { ...decision!, n, bannedFrom: n, ...(leaseTerms?.isFinal ? {} : { waitMs: 350 }) };
     });
   };
   const waited: number[] = [];

@@ -20,9 +20,9 @@ function cacheAt() {
   };
   /** The store decides about `n` requests at T0 and answers at once. */
   const decided = (plan: Allowance, cost: number, n: number, before: AccountState = UNSEEN) => {
-    const outcome = decide([before], plan, T0, cost, n);
-    cache.rememberDecision(['a'], plan, outcome, clock.ms, cache.generation);
-    return outcome;
+    const decision = decide([before], plan, T0, cost, n);
+    cache.rememberDecision(['a'], plan, decision, clock.ms, cache.generation);
+    return decision;
   };
   return { cache, pass, decided, clock };
 }
@@ -84,16 +84,16 @@ describe('of limits without bans', () => {
 
   test('nobody is refused after a reset of memory, nor by an answer that was asked for before it', () => {
     const { cache, decided } = cacheAt();
-    const outcome = decided(plan, 1, 3);
+    const decision = decided(plan, 1, 3);
     const { generation } = cache;
     cache.forget();
     expect(cache.refusal('a', plan, 1)).toBeNull();
-    cache.rememberDecision(['a'], plan, outcome, 1_000, generation);
+    cache.rememberDecision(['a'], plan, decision, 1_000, generation);
     expect(cache.refusal('a', plan, 1)).toBeNull();
-    cache.rememberDecision(['a'], plan, outcome, 1_000, cache.generation);
+    cache.rememberDecision(['a'], plan, decision, 1_000, cache.generation);
     expect(cache.refusal('a', plan, 1)).not.toBeNull();
     // A second reset is not the first one undone, and no state that was decided locally refuses.
-    cache.rememberLocal(['a'], outcome.accounts, { nowMs: T0, isOwnClock: false });
+    cache.rememberLocal(['a'], decision.accounts, { nowMs: T0, isOwnClock: false });
     expect(cache.refusal('a', plan, 1)).toBeNull();
   });
 

@@ -26,9 +26,9 @@ test('whoever waits for Retry-After is admitted, also if a top-up ends meanwhile
       let state: AccountState = toppedUp(UNSEEN, hour, 100, topUpMs).state;
       let nowMs = topUpMs;
       const ask = (n: number, cost: number) => {
-        const outcome = decide([state], rules, nowMs, cost, n);
-        [state] = accountsAfter([state], outcome, rules);
-        return verdictOf(outcome, rules, n - 1);
+        const decision = decide([state], rules, nowMs, cost, n);
+        [state] = accountsAfter([state], decision, rules);
+        return verdictOf(decision, rules, n - 1);
       };
       for (const { pauseMs, n, cost } of sent) {
         nowMs += pauseMs;

@@ -6,7 +6,7 @@ import type { Refused } from '../../src/admit/verdict.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { WINDOW_MS } from '../../src/engine/counting.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
-import type { AccountState, Outcome } from '../../src/engine/types.ts';
+import type { AccountState, Decision } from '../../src/engine/types.ts';
 import { allowance, withOwn } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_123;
@@ -31,8 +31,8 @@ const planOf = ({ slices, minute, second }: { slices: number; minute: number; se
   allowance({ minute, ...(second === undefined ? {} : { second }) }, null, { minute: { slices }, second: { slices } });
 
 /** When a refused request may be sent again. Its cost is within the limits. */
-const retryAt = (outcome: Outcome, plan: Allowance, index: number) => {
-  return (verdictOf(outcome, plan, index) as Refused).retryAtMs!;
+const retryAt = (decision: Decision, plan: Allowance, index: number) => {
+  return (verdictOf(decision, plan, index) as Refused).retryAtMs!;
 };
 
 describe('a sliding window', () => {
@@ -46,9 +46,9 @@ describe('a sliding window', () => {
         let nowMs = T0;
         for (const { afterMs, cost, n } of history.steps) {
           nowMs += afterMs;
-          const outcome = decide([state], plan, nowMs, cost, n);
-          state = outcome.accounts[0];
-          if (outcome.admitted > 0) log.push({ atMs: nowMs, cost: cost * outcome.admitted });
+          const decision = decide([state], plan, nowMs, cost, n);
+          state = decision.accounts[0];
+          if (decision.admitted > 0) log.push({ atMs: nowMs, cost: cost * decision.admitted });
           for (const { lengthMs, limit } of plan.limits) {
             const inSpan = log.filter(({ atMs }) => atMs > nowMs - lengthMs);
             expect(inSpan.reduce((sum, one) => sum + one.cost, 0)).toBeLessThanOrEqual(limit);
@@ -67,10 +67,10 @@ describe('a sliding window', () => {
         let nowMs = T0;
         for (const { afterMs, cost, n } of history.steps) {
           nowMs += afterMs;
-          const outcome = decide([state], plan, nowMs, cost, n);
-          state = outcome.accounts[0];
-          if (outcome.admitted === n || plan.limits.some(({ limit }) => limit < cost)) continue;
-          const retryAtMs = retryAt(outcome, plan, n - 1);
+          const decision = decide([state], plan, nowMs, cost, n);
+          state = decision.accounts[0];
+          if (decision.admitted === n || plan.limits.some(({ limit }) => limit < cost)) continue;
+          const retryAtMs = retryAt(decision, plan, n - 1);
           expect(retryAtMs).toBeGreaterThan(nowMs);
           expect(decide([state], plan, retryAtMs, cost, 1).admitted).toBe(1);
           expect(decide([state], plan, retryAtMs - 1, cost, 1).admitted).toBe(0);
@@ -89,10 +89,10 @@ describe('a sliding window', () => {
         let nowMs = T0;
         for (const { cost } of history.steps) {
           if (limits.some(({ limit }) => limit < cost)) continue;
-          const outcome = decide([state], plan, nowMs, cost, 1);
-          state = outcome.accounts[0];
+          const decision = decide([state], plan, nowMs, cost, 1);
+          state = decision.accounts[0];
           expect(state.ban).toBeUndefined();
-          if (outcome.admitted === 0) nowMs = retryAt(outcome, plan, 0);
+          if (decision.admitted === 0) nowMs = retryAt(decision, plan, 0);
         }
       }),
       { seed: 20261122, numRuns: 3_000 },
@@ -107,9 +107,9 @@ describe('a sliding window', () => {
         const pauseMs = (WINDOW_MS.minute * (slices + 1)) / (slices * limit) + 1;
         let state: AccountState = UNSEEN;
         for (let i = 0; i < 3 * limit; i++) {
-          const outcome = decide([state], plan, Math.floor(T0 + i * pauseMs), 1, 1);
-          expect(outcome.admitted, `${slices} slices, ${limit}, request ${i}`).toBe(1);
-          state = outcome.accounts[0];
+          const decision = decide([state], plan, Math.floor(T0 + i * pauseMs), 1, 1);
+          expect(decision.admitted, `${slices} slices, ${limit}, request ${i}`).toBe(1);
+          state = decision.accounts[0];
         }
       }
     }
@@ -156,9 +156,9 @@ describe('a reload', () => {
       let admitted = 0;
       for (let second = 0; second < 600; second++) {
         const plan = second % 2 === 0 ? { ...sliding, bans: null } : other;
-        const outcome = decide([state], plan, T0 + second * 1_000, 1, 1);
-        [state] = accountsAfter([state], outcome, plan);
-        admitted += outcome.admitted;
+        const decision = decide([state], plan, T0 + second * 1_000, 1, 1);
+        [state] = accountsAfter([state], decision, plan);
+        admitted += decision.admitted;
       }
       expect(admitted).toBeGreaterThan(50);
     }

@@ -70,7 +70,7 @@ test('one consumer whose place in the store is taken by something foreign fails 
   const { admitter, ledger } = admitterOn(undefined, { onFailure: 'closed' });
   const decide = ledger.decide.bind(ledger);
   ledger.decide = async (asks) =>
-    (await decide(asks)).map((outcome, i) => (asks[i]!.consumerId === 'foreign' ? null : outcome));
+    (await decide(asks)).map((decision, i) => (asks[i]!.consumerId === 'foreign' ? null : decision));
   const admissions = await Promise.all(['a', 'foreign', 'b'].map((id) => admitter.admit(id, plan, 1)));
   expect(admissions.map(kindOf)).toEqual(['admitted', 'unavailable', 'admitted']);
 });

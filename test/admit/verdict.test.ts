@@ -4,7 +4,7 @@ import { type Allowance, type Budget, budgetOf } from '../../src/admit/plan.ts';
 import { sameAmounts, type Verdict, verdictOf, verdictOnBudgets, verdictsOf } from '../../src/admit/verdict.ts';
 import { slicedCount } from '../../src/engine/counting.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
-import type { AccountState, Outcome } from '../../src/engine/types.ts';
+import type { AccountState, Decision } from '../../src/engine/types.ts';
 import { allowance, alsoCharging, withOwn } from '../support/allowance.ts';
 
 const T0 = 1_800_000_000_000;
@@ -17,20 +17,22 @@ const verdict = (of: Allowance, state: Partial<AccountState>, cost = 1): Verdict
 
 describe('of requests that are decided together', () => {
   test('each sees the budget after itself', () => {
-    const outcome = decide([UNSEEN], plan, T0, 2, 3);
-    const remaining = [0, 1, 2].map((i) => verdictOf(outcome, plan, i).standings.map((standing) => standing.remaining));
+    const decision = decide([UNSEEN], plan, T0, 2, 3);
+    const remaining = [0, 1, 2].map((i) =>
+      verdictOf(decision, plan, i).standings.map((standing) => standing.remaining),
+    );
     expect(remaining).toEqual([
       [3, 6],
       [1, 4],
       [1, 4],
     ]);
-    expect([0, 1, 2].map((i) => verdictOf(outcome, plan, i).kind)).toEqual(['admitted', 'admitted', 'refused']);
+    expect([0, 1, 2].map((i) => verdictOf(decision, plan, i).kind)).toEqual(['admitted', 'admitted', 'refused']);
   });
 
   test('each is told which strike it was', () => {
     const strikes = (of: Allowance, state: Partial<AccountState>, n: number, cost = 1) => {
-      const outcome = decide([stateOf(state)], of, T0, cost, n);
-      return Array.from({ length: n }, (_, i) => verdictOf(outcome, of, i)).map((one) =>
+      const decision = decide([stateOf(state)], of, T0, cost, n);
+      return Array.from({ length: n }, (_, i) => verdictOf(decision, of, i)).map((one) =>
         !('strike' in one)
           ? one.kind
           : `${one.kind} ${one.strike}${one.kind === 'banned' && one.imposed ? ' imposed' : ''}`,
@@ -168,8 +170,8 @@ describe('Retry-After beyond the end of a top-up', () => {
 });
 
 test('an outcome without a ban in force is a refusal, whatever its index', () => {
-  const outcome: Outcome = { ...decide([UNSEEN], plan, T0, 1, 0), n: 1, admitted: 0, bannedFrom: 0 };
-  expect(verdictOf(outcome, plan, 0).kind).toBe('refused');
+  const decision: Decision = { ...decide([UNSEEN], plan, T0, 1, 0), n: 1, admitted: 0, bannedFrom: 0 };
+  expect(verdictOf(decision, plan, 0).kind).toBe('refused');
 });
 
 test('beside too many in flight a request is told the smallest limit that is reached, and whose it is', () => {
@@ -218,9 +220,9 @@ describe('of budgets in units', () => {
 
   test('what was taken is settled in the windows of units alone, if it was admitted', () => {
     const allowed = of(plan.limits, ofRequests, tokens);
-    const outcome = decided(allowed);
-    const reserved = (differently: Partial<Outcome>) => {
-      const verdict = verdictsOf({ ...outcome, ...differently }, allowed)(0);
+    const decision = decided(allowed);
+    const reserved = (differently: Partial<Decision>) => {
+      const verdict = verdictsOf({ ...decision, ...differently }, allowed)(0);
       return verdict.kind === 'admitted' ? verdict.reservation : verdict.kind;
     };
     expect(reserved({})).toMatchObject({

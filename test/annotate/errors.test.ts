@@ -61,8 +61,8 @@ test("a limit of the key's own is told as the key's, those of the plan as the pl
   const plan: Plan = { name: 'pro', limits: { minute: 300, day: 'custom' }, bans: null, enforce: true, shadow: {} };
   const told = (own: Limits, cost: number) => {
     const rules = allowanceOf(plan, own) as Allowance;
-    const outcome = decide([UNSEEN], rules, NOW_MS, cost, Math.floor(1 / cost) + 1);
-    return JSON.parse(errors.rateLimitExceeded(verdictOf(outcome, rules, outcome.admitted) as Refused).body).message;
+    const decision = decide([UNSEEN], rules, NOW_MS, cost, Math.floor(1 / cost) + 1);
+    return JSON.parse(errors.rateLimitExceeded(verdictOf(decision, rules, decision.admitted) as Refused).body).message;
   };
   expect(told({ minute: 1, day: 5 }, 1)).toMatch(/^The quota of this API key, 1 per minute, is used up\./);
   expect(told({ day: 1 }, 1)).toMatch(/^The quota of this API key, 1 per day, is used up\./);
@@ -72,8 +72,8 @@ test("a limit of the key's own is told as the key's, those of the plan as the pl
 
 test('a ban: Retry-After is the end of the ban or of what would refuse after it, whichever is later', () => {
   const rules = allowance({ minute: 1 }, { after: 1, firstMs: 5_000 });
-  const outcome = decide([UNSEEN], rules, NOW_MS, 1, 2);
-  const verdict = verdictOf(outcome, rules, 1) as Banned;
+  const decision = decide([UNSEEN], rules, NOW_MS, 1, 2);
+  const verdict = verdictOf(decision, rules, 1) as Banned;
   expect(verdict.kind).toBe('banned');
   const answer = errors.apiKeyBanned(verdict);
   expect(answer.fields).toEqual(['Retry-After', '60']);

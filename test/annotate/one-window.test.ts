@@ -95,9 +95,9 @@ test('the message, details, rate-limit fields and Retry-After of a refusal are o
         if (topUp !== undefined) accounts.topUp(consumer, plan, topUp, nowMs);
         const before = accounts.of(consumer, plan);
         const ofUnits = plan.inUnits === undefined ? undefined : amounts;
-        const outcome = decide(before, plan, nowMs, cost, n, undefined, ofUnits);
-        const verdictAt = verdictsOf(outcome, plan);
-        for (let i = outcome.admitted; i < n; i++) {
+        const decision = decide(before, plan, nowMs, cost, n, undefined, ofUnits);
+        const verdictAt = verdictsOf(decision, plan);
+        for (let i = decision.admitted; i < n; i++) {
           const verdict = verdictAt(i);
           if (verdict.kind !== 'refused' && verdict.kind !== 'banned') continue;
           if (verdict.kind === 'banned') seen.banned++;
@@ -105,7 +105,7 @@ test('the message, details, rate-limit fields and Retry-After of a refusal are o
           else seen.refused++;
           expectOneWindow(verdict);
         }
-        if (n > 0) accounts.keep(consumer, plan, accountsAfter(before, outcome, plan));
+        if (n > 0) accounts.keep(consumer, plan, accountsAfter(before, decision, plan));
       }
     }),
     { seed: 20261128, numRuns: 1_000 },

@@ -55,10 +55,10 @@ test('whatever is decided, the fields are well formed, name every window, and st
         let nowMs = NOW_MS;
         for (const { waitMs, cost, n } of steps) {
           nowMs += waitMs;
-          const outcome = decide([state], rules, nowMs, cost, n);
-          state = outcome.accounts[0];
+          const decision = decide([state], rules, nowMs, cost, n);
+          state = decision.accounts[0];
           for (let i = 0; i < n; i++) {
-            const verdict = verdictOf(outcome, rules, i);
+            const verdict = verdictOf(decision, rules, i);
             expectSound(fieldsOf(told.ofVerdict(verdict)), limits, nowMs);
             expectSameAsLines(told, verdict);
           }

@@ -3,7 +3,7 @@ import { type DecisionRequest, DURABLE, type Ledger, type LedgerView, topUpIdOf 
 import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
-import type { Outcome } from '../../src/engine/types.ts';
+import type { Decision } from '../../src/engine/types.ts';
 import type { StoreChange } from '../../src/identify/record-store.ts';
 import { type BanRule, MAX_LIMIT, type WindowForm } from '../../src/model/plan.ts';
 import type { WindowName } from '../../src/model/values.ts';
@@ -37,9 +37,9 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     store = await open();
     ({ ledger, view } = store);
   });
-  const decideOne = async (consumerId: string, plan: Allowance, n: number, cost = 1): Promise<Outcome> => {
-    const [outcome] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
-    return outcome!;
+  const decideOne = async (consumerId: string, plan: Allowance, n: number, cost = 1): Promise<Decision> => {
+    const [decision] = await ledger.decide([{ consumerId, allowance: plan, cost, n }]);
+    return decision!;
   };
   const ban = async (consumerId: string, plan: Allowance) => {
     const [state] = (await decideOne(consumerId, plan, 4)).accounts;
@@ -55,9 +55,9 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
     const ask = (key: string, n: number, cost = 1): DecisionRequest => {
       return { consumerId: `cus_1/key_${key}`, allowance: plan, cost, n, held: [0, 0] };
     };
-    const outcomes = await ledger.decide([ask('a', 2), ask('b', 2), ask('a', 1, 2)]);
-    expect(outcomes.map((outcome) => outcome!.admitted)).toEqual([2, 1, 0]);
-    expect(outcomes.map((outcome) => outcome!.inFlight)).toEqual([
+    const decisions = await ledger.decide([ask('a', 2), ask('b', 2), ask('a', 1, 2)]);
+    expect(decisions.map((decision) => decision!.admitted)).toEqual([2, 1, 0]);
+    expect(decisions.map((decision) => decision!.inFlight)).toEqual([
       [-1, 2],
       [-1, 3],
       [-1, 3],
@@ -251,24 +251,24 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
 
 function decisions(
   ledger: () => Ledger,
-  decideOne: (consumerId: string, plan: Allowance, n: number, cost?: number) => Promise<Outcome>,
+  decideOne: (consumerId: string, plan: Allowance, n: number, cost?: number) => Promise<Decision>,
 ): void {
   describe('a call', () => {
     test('decides each ask by itself and answers in order', async () => {
       const asks = [3, 0, 1, 5].map((n, i) => ({ consumerId: `c${i}`, allowance: strict, cost: 1, n }));
-      const outcomes = await ledger().decide(asks);
-      expect(outcomes.map((outcome) => outcome?.admitted)).toEqual([2, 0, 1, 2]);
-      expect(outcomes.map((outcome) => outcome?.bannedFrom)).toEqual([3, 0, 1, 3]);
-      expect(outcomes.map((outcome) => outcome?.n)).toEqual([3, 0, 1, 5]);
+      const decisions = await ledger().decide(asks);
+      expect(decisions.map((decision) => decision?.admitted)).toEqual([2, 0, 1, 2]);
+      expect(decisions.map((decision) => decision?.bannedFrom)).toEqual([3, 0, 1, 3]);
+      expect(decisions.map((decision) => decision?.n)).toEqual([3, 0, 1, 5]);
     });
 
     test('with one consumer twice, at different costs, decides the second after the first', async () => {
       const plan = allowance({ minute: 10, day: 12 });
       const ask = (cost: number, n: number) => ({ consumerId: 'a', allowance: plan, cost, n });
-      const outcomes = await ledger().decide([ask(4, 2), ask(1, 5), ask(2, 1)]);
-      expect(outcomes.map((outcome) => outcome?.admitted)).toEqual([2, 2, 0]);
-      expect(outcomes[2]?.accounts[0].windows).toMatchObject({ minute: { used: 10 }, day: { used: 10 } });
-      expect(outcomes[2]?.accounts[0].strikes?.count).toBe(4);
+      const decisions = await ledger().decide([ask(4, 2), ask(1, 5), ask(2, 1)]);
+      expect(decisions.map((decision) => decision?.admitted)).toEqual([2, 2, 0]);
+      expect(decisions[2]?.accounts[0].windows).toMatchObject({ minute: { used: 10 }, day: { used: 10 } });
+      expect(decisions[2]?.accounts[0].strikes?.count).toBe(4);
     });
 
     test('with no asks has no outcomes', async () => {
@@ -302,14 +302,14 @@ function decisions(
   test('of many calls at once exactly the limit is admitted (reliability 128)', async () => {
     const plan = allowance({ minute: 25 }, null);
     const calls = Array.from({ length: 60 }, () => decideOne('a', plan, 1));
-    const admitted = (await Promise.all(calls)).map((outcome) => outcome.admitted);
+    const admitted = (await Promise.all(calls)).map((decision) => decision.admitted);
     expect(admitted.reduce((sum, one) => sum + one)).toBe(25);
   });
 
   test('the ban that many calls at once make is one, at the strike that the rule says (reliability 134, 135)', async () => {
     const plan = allowance({ minute: 3 }, { after: 7 });
-    const outcomes = await Promise.all(Array.from({ length: 30 }, () => decideOne('a', plan, 1)));
-    const banned = outcomes.filter(({ bannedFrom }) => bannedFrom === 0);
+    const decisions = await Promise.all(Array.from({ length: 30 }, () => decideOne('a', plan, 1)));
+    const banned = decisions.filter(({ bannedFrom }) => bannedFrom === 0);
     // 3 admitted, 6 refused, and from the 7th refusal on the ban.
     expect(banned).toHaveLength(30 - 3 - 6);
     expect(new Set(banned.map(({ accounts: [state] }) => state.ban?.number))).toEqual(new Set([1]));
@@ -334,7 +334,7 @@ const KINDS: readonly [string, WindowName, Allowance, (ms: number) => number][] 
 /** Top-ups and resets: what operators add to windows and take from what was counted. */
 function usageChanges(
   store: () => LedgerUnderTest,
-  decideOne: (consumerId: string, plan: Allowance, n: number, cost?: number) => Promise<Outcome>,
+  decideOne: (consumerId: string, plan: Allowance, n: number, cost?: number) => Promise<Decision>,
 ): void {
   describe.each(KINDS)('of a %s window', (kind, window, plan, endOf) => {
     const of = plan.limits[0]!;
@@ -345,9 +345,9 @@ function usageChanges(
       const made = await ledger.topUp('a', of, 2, 'one');
       expect(made).toMatchObject({ kind: 'made', durability: DURABLE, value: { amount: 2 } });
       expect(told).toEqual([{ kind: 'account', keyId: 'a' }]);
-      const outcome = await decideOne('a', plan, 4);
-      const [state] = outcome.accounts;
-      expect([outcome.admitted, state.windows[window]?.used]).toEqual([2, 7]);
+      const decision = await decideOne('a', plan, 4);
+      const [state] = decision.accounts;
+      expect([decision.admitted, state.windows[window]?.used]).toEqual([2, 7]);
       const { untilMs } = state.topUps![window]!;
       if (kind === 'sliding') expect(Math.abs(untilMs - endOf(nowMs))).toBeLessThan(LATE_MS);
       else expect(untilMs).toBe(state.windows[window]!.endsAtMs);
@@ -360,10 +360,10 @@ function usageChanges(
     test('a top-up of a window that is not open has an end', async () => {
       const { ledger } = store();
       await ledger.topUp('a', of, 2, 'one');
-      const outcome = await decideOne('a', plan, 0);
-      const [state] = outcome.accounts;
+      const decision = await decideOne('a', plan, 0);
+      const [state] = decision.accounts;
       const { untilMs } = state.topUps![window]!;
-      expect(Math.abs(untilMs - endOf(outcome.nowMs))).toBeLessThan(LATE_MS);
+      expect(Math.abs(untilMs - endOf(decision.nowMs))).toBeLessThan(LATE_MS);
       if (kind === 'sliding') expect(state.windows).toEqual({});
       else expect(state.windows).toEqual({ [window]: { used: 0, endsAtMs: untilMs } });
       expect((await decideOne('a', plan, 9)).admitted).toBe(7);
@@ -454,9 +454,9 @@ function usageChanges(
     expect(told.slice(heard)).toEqual([{ kind: 'account', keyId: 'a' }]);
     expect(await ledger.undoTopUp('a', 'day', first, 'undo one')).toMatchObject({ kind: 'repeated' });
     await expect(ledger.undoTopUp('a', 'day', first, 'again')).rejects.toMatchObject({ code: 'not_found' });
-    const outcome = await decideOne('a', plan, 9);
-    const [state] = outcome.accounts;
-    expect([outcome.admitted, state.windows.day?.used, state.topUps?.day?.amount]).toEqual([1, 8, 3]);
+    const decision = await decideOne('a', plan, 9);
+    const [state] = decision.accounts;
+    expect([decision.admitted, state.windows.day?.used, state.topUps?.day?.amount]).toEqual([1, 8, 3]);
     expect(await view.undoTopUp('a', 'day', null, 'undo all')).toMatchObject({ value: { amount: 3, left: 0 } });
     expect(await view.topUpNotes('a')).toEqual([]);
     await eventually(async () => (await decideOne('a', plan, 0)).accounts[0].topUps === undefined, SOON);
@@ -536,7 +536,7 @@ function severalBudgets(ledgerOf: () => Ledger): void {
     return { consumerId: `cus_a/${key}`, allowance: shared, cost: 1, n, held: [0, held, 0] };
   };
   const plain = alsoCharging(shared, shared.budgets.slice(1, 2));
-  const usedIn = ({ accounts }: Outcome) => accounts.map(({ windows }) => windows.minute?.used ?? 0);
+  const usedIn = ({ accounts }: Decision) => accounts.map(({ windows }) => windows.minute?.used ?? 0);
 
   describe('a decision that charges several budgets', () => {
     test('counts in each of them or in none, and what keys of one customer share is one count', async () => {
@@ -554,9 +554,9 @@ function severalBudgets(ledgerOf: () => Ledger): void {
 
     test('bounds what is in flight, also over several requests of one call, and a report frees it', async () => {
       const ledger = ledgerOf();
-      const outcomes = await ledger.decide([ask('key_1', 1), ask('key_1', 1), ask('key_2', 1, 2)]);
-      expect(outcomes.map((outcome) => outcome?.admitted)).toEqual([1, 1, 0]);
-      expect(outcomes.map((outcome) => outcome?.inFlight)).toEqual([
+      const decisions = await ledger.decide([ask('key_1', 1), ask('key_1', 1), ask('key_2', 1, 2)]);
+      expect(decisions.map((decision) => decision?.admitted)).toEqual([1, 1, 0]);
+      expect(decisions.map((decision) => decision?.inFlight)).toEqual([
         [-1, 1, -1],
         [-1, 2, -1],
         [-1, 4, -1],

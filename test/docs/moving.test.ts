@@ -106,9 +106,9 @@ test('the windows beside the bucket of Traefik refuse nobody whom the bucket adm
         for (let n = 0; n < requests; n++) {
           if (tokens < 1) wait(Math.ceil((1 - tokens) / gainedAMs));
           tokens -= 1;
-          const outcome = decide([state], held, atMs, 1, 1);
-          state = outcome.accounts[0];
-          expect(verdictOf(outcome, held, 0).kind).toBe('admitted');
+          const decision = decide([state], held, atMs, 1, 1);
+          state = decision.accounts[0];
+          expect(verdictOf(decision, held, 0).kind).toBe('admitted');
         }
       }
     }),

@@ -7,7 +7,7 @@ import { limitAt } from '../../src/admit/windows.ts';
 import { endIfOpened } from '../../src/engine/counting.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
 import { banLengthMs } from '../../src/engine/refusing.ts';
-import type { AccountState, Outcome } from '../../src/engine/types.ts';
+import type { AccountState, Decision } from '../../src/engine/types.ts';
 import type { WindowName } from '../../src/model/values.ts';
 import { histories, historiesOfOnePlan } from '../support/histories.ts';
 import { SEED, tries } from '../support/sample.ts';
@@ -25,9 +25,9 @@ test('n requests decided at once are judged as n single ones, and leave the same
         const together = Array.from({ length: n }, (_, i) => verdictOf(batch, plan, i));
         let single = decide([state], plan, nowMs, cost, 0).accounts[0];
         const apart = Array.from({ length: n }, () => {
-          const outcome = decide([single], plan, nowMs, cost, 1);
-          single = outcome.accounts[0];
-          return verdictOf(outcome, plan, 0);
+          const decision = decide([single], plan, nowMs, cost, 1);
+          single = decision.accounts[0];
+          return verdictOf(decision, plan, 0);
         });
         expect(together.map(({ kind }) => kind)).toEqual(apart.map(({ kind }) => kind));
         expect(together.map(({ standings }) => standings)).toEqual(apart.map(({ standings }) => standings));
@@ -49,14 +49,14 @@ test('no history admits more than a limit in a window, nor spends anything on a 
       for (const { afterMs, plan, cost, n } of steps) {
         nowMs += afterMs;
         const before = decide([state], plan, nowMs, cost, 0).accounts[0];
-        const outcome = decide([state], plan, nowMs, cost, n);
+        const decision = decide([state], plan, nowMs, cost, n);
         for (const { window, limit } of plan.limits) {
-          const used = outcome.accounts[0].windows[window]?.used ?? 0;
+          const used = decision.accounts[0].windows[window]?.used ?? 0;
           const usedBefore = before.windows[window]?.used ?? 0;
-          expect(used - usedBefore).toBe(outcome.admitted * cost);
-          if (outcome.admitted > 0) expect(used).toBeLessThanOrEqual(limit);
+          expect(used - usedBefore).toBe(decision.admitted * cost);
+          if (decision.admitted > 0) expect(used).toBeLessThanOrEqual(limit);
         }
-        state = outcome.accounts[0];
+        state = decision.accounts[0];
       }
     }),
     { seed: SEED, numRuns: tries(700, 10_000) },
@@ -71,22 +71,22 @@ test('however the clock is set, nothing lasts longer than its own length from th
       let state: AccountState = UNSEEN;
       for (const { afterMs, plan, cost, n } of steps) {
         nowMs += afterMs;
-        const outcome = decide([state], plan, nowMs, cost, n);
+        const decision = decide([state], plan, nowMs, cost, n);
         for (const limit of plan.limits) {
           const before = state.windows[limit.window];
-          const after = outcome.accounts[0].windows[limit.window];
+          const after = decision.accounts[0].windows[limit.window];
           // The slices of a second have 83 or 84 ms.
           const latestMs = endIfOpened(limitAt(limit, nowMs), nowMs) + (limit.slices === undefined ? 0 : 1);
           if (after !== undefined) expect(after.endsAtMs).toBeLessThanOrEqual(latestMs);
           if (before !== undefined && nowMs < before.endsAtMs && limit.slices === undefined) {
             const endsAtMs = Math.min(before.endsAtMs, latestMs);
-            expect(after).toEqual({ used: before.used + outcome.admitted * cost, endsAtMs });
+            expect(after).toEqual({ used: before.used + decision.admitted * cost, endsAtMs });
             if (endsAtMs < before.endsAtMs) setBack++;
           } else if (before === undefined && after !== undefined)
             expect(after.endsAtMs).toBe(endIfOpened(limitAt(limit, nowMs), nowMs));
         }
-        holdToTheRule(state, outcome, plan);
-        state = outcome.accounts[0];
+        holdToTheRule(state, decision, plan);
+        state = decision.accounts[0];
       }
     }),
     { seed: 20260104, numRuns: 3_000 },
@@ -95,9 +95,9 @@ test('however the clock is set, nothing lasts longer than its own length from th
 });
 
 /** What a ban rule says of the ban and the strikes that a decision leaves. A decision about no request leaves the ban as it is. */
-function holdToTheRule(before: AccountState, outcome: Outcome, plan: Allowance): void {
+function holdToTheRule(before: AccountState, decision: Decision, plan: Allowance): void {
   if (plan.bans === null) return;
-  const { nowMs, n, admitted, bannedFrom, accounts } = outcome;
+  const { nowMs, n, admitted, bannedFrom, accounts } = decision;
   const { ban, strikes } = accounts[0];
   if (ban !== undefined && n > 0) expect(ban.untilMs - nowMs).toBeLessThanOrEqual(banLengthMs(plan.bans, ban.number));
   if (before.ban !== undefined && nowMs < before.ban.untilMs) {

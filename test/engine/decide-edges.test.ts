@@ -95,8 +95,8 @@ describe('a store keeps', () => {
 
   test('windows that the plan does not count, and of those that it counts the outcome', () => {
     const before: AccountState = { ...UNSEEN, windows: { day: fixed(7, 90_000), second: fixed(1, 10) } };
-    const outcome = decide([before], plan, T0 + 5, 1, 1);
-    expect(accountsAfter([before], outcome, plan)[0].windows).toEqual({ day: fixed(7, 90_000), second: fixed(1, 10) });
+    const decision = decide([before], plan, T0 + 5, 1, 1);
+    expect(accountsAfter([before], decision, plan)[0].windows).toEqual({ day: fixed(7, 90_000), second: fixed(1, 10) });
     const later = decide([before], plan, T0 + 10, 1, 1);
     expect(accountsAfter([before], later, plan)[0].windows).toEqual({
       ...later.accounts[0].windows,
@@ -115,8 +115,8 @@ describe('a store keeps', () => {
   });
 
   test('the outcome itself if there is nothing beside it', () => {
-    const outcome = decide([UNSEEN], plan, T0, 1, 1);
-    expect(accountsAfter([UNSEEN], outcome, plan)[0]).toBe(outcome.accounts[0]);
+    const decision = decide([UNSEEN], plan, T0, 1, 1);
+    expect(accountsAfter([UNSEEN], decision, plan)[0]).toBe(decision.accounts[0]);
   });
 
   test('slices in their old form until something is counted in the new one', () => {

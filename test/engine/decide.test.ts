@@ -13,9 +13,9 @@ const minute5 = allowance({ minute: 5, day: 100 });
 function history(plan: ReturnType<typeof allowance>, times: readonly number[], cost = 1) {
   let state: AccountState = UNSEEN;
   const kinds = times.map((atMs) => {
-    const outcome = decide([state], plan, T0 + atMs, cost, 1);
-    state = outcome.accounts[0];
-    return verdictOf(outcome, plan, 0).kind;
+    const decision = decide([state], plan, T0 + atMs, cost, 1);
+    state = decision.accounts[0];
+    return verdictOf(decision, plan, 0).kind;
   });
   return { kinds, state };
 }

@@ -65,10 +65,10 @@ export class Gateway {
     const accountId = accountIdOf(caller.id, caller.customer?.id ?? null);
     const ids = accountIdsOf(accountId, allowance);
     const before = ids.map((id) => this.#accounts.get(id) ?? UNSEEN);
-    const outcome = decide(before, allowance, atMs, cost, 1, undefined, amounts);
-    const after = accountsAfter(before, outcome, allowance);
+    const decision = decide(before, allowance, atMs, cost, 1, undefined, amounts);
+    const after = accountsAfter(before, decision, allowance);
     for (const [i, id] of ids.entries()) this.#accounts.set(id, after[i]!);
-    const verdict = verdictOf(outcome, allowance, 0);
+    const verdict = verdictOf(decision, allowance, 0);
     if (verdict.kind === 'crowded') throw new Error('nothing is in flight');
     const isPaid = verdict.kind === 'admitted';
     const units = charged.map(([unit, taken]) => {

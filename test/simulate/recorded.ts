@@ -54,10 +54,10 @@ export interface Call {
 export function linesOf(consumerId: string, allowance: Allowance, calls: readonly Call[]): string[] {
   let state = UNSEEN;
   return calls.flatMap(({ atMs, cost = 1, n = 1 }) => {
-    const outcome = decide([state], allowance, atMs, cost, n);
-    state = outcome.accounts[0];
+    const decision = decide([state], allowance, atMs, cost, n);
+    state = decision.accounts[0];
     return Array.from({ length: n }, (_, index) => {
-      const verdict = verdictOf(outcome, allowance, index);
+      const verdict = verdictOf(decision, allowance, index);
       return lineOf({
         consumerId,
         plan: allowance.plan,

@@ -75,25 +75,25 @@ describe('a reply is read', () => {
 
   test('with slices, and strikes behind them', async () => {
     const sliding = allowance({ minute: 5, hour: 9 }, null, { minute: { slices: 4 }, hour: { slices: 4 } });
-    const [outcome] = await outcomes(`${T0} 19 0 2 ${T0} 3 1 2 0 1 0 0 0 0 0 0 2 60 0 0 0`, ask('a', sliding));
-    expect(outcome).toMatchObject({
+    const [decision] = await outcomes(`${T0} 19 0 2 ${T0} 3 1 2 0 1 0 0 0 0 0 0 2 60 0 0 0`, ask('a', sliding));
+    expect(decision).toMatchObject({
       admitted: 0,
       bannedFrom: 1,
       accounts: [{ strikes: { count: 2, endsAtMs: 60 } }],
     });
-    expect(outcome?.accounts[0].windows).toEqual({
+    expect(decision?.accounts[0].windows).toEqual({
       minute: { used: 3, endsAtMs: T0 + 60_000 + 75_000, slices: { per: 4, startsAtMs: T0, first: 3, counts: [1, 2] } },
     });
-    expect(outcome).not.toHaveProperty('imposesBan');
-    expect(outcome?.accounts[0]).not.toHaveProperty('topUps');
+    expect(decision).not.toHaveProperty('imposesBan');
+    expect(decision?.accounts[0]).not.toHaveProperty('topUps');
     const [quiet] = await outcomes(`${T0} 3 1 0 0`, ask('a', sliding));
     expect(quiet).toMatchObject({ bannedFrom: 1, accounts: [{ windows: {} }] });
     expect(quiet?.accounts[0]).not.toHaveProperty('ban');
   });
 
   test('with a ban, whether it was imposed, and top-ups', async () => {
-    const [outcome] = await outcomes(`${T0} 23 0 0 0 0 0 2 1 0 0 0 0 0 3 4 5 6 2 2 10 70 4 20 80`, ask('a'));
-    expect(outcome).toStrictEqual({
+    const [decision] = await outcomes(`${T0} 23 0 0 0 0 0 2 1 0 0 0 0 0 3 4 5 6 2 2 10 70 4 20 80`, ask('a'));
+    expect(decision).toStrictEqual({
       ...{ nowMs: T0, cost: 1, n: 1, admitted: 0, bannedFrom: 2, imposesBan: true },
       accounts: [
         {
@@ -110,8 +110,8 @@ describe('a reply is read', () => {
     const windows = `0 5 ${T0 + 50} 6 ${T0 + 60} 7 ${T0 + 70} 0 0 3 9`;
     const rest = `0 0 1 250 1 10 900 1 30 0 0 0 2 60 1 ${T0 + 80} 13 0 0 0 0 0 13 20 ${T0 + 90} 24 30 ${T0 + 91}`;
     const asked = { ...ask('cus_1/key_1', SHARED), amounts: { tokens: 40 } };
-    const [outcome] = await outcomes(`${T0} 39 ${windows} ${rest}`, asked);
-    expect(outcome).toEqual({
+    const [decision] = await outcomes(`${T0} 39 ${windows} ${rest}`, asked);
+    expect(decision).toEqual({
       ...{ nowMs: T0, cost: 1, n: 1, admitted: 0, amounts: { tokens: 40 }, bannedFrom: 0, isCrowded: true },
       ...{ waitMs: 250, mayReturn: true, lent: { units: 10, forMs: 900 }, inFlight: [3, 9, -1] },
       accounts: [

@@ -170,8 +170,8 @@ describe('a ledger whose Redis', () => {
       await pass(50);
       return circuit.state === 'present';
     });
-    const [outcome] = await ledger.decide([ask]);
-    expect(outcome?.admitted).toBe(1);
+    const [decision] = await ledger.decide([ask]);
+    expect(decision?.admitted).toBe(1);
   });
 
   test('cuts the link in the middle of a call is not sent it again', async () => {

@@ -132,7 +132,7 @@ describe('in the embedded store', () => {
     const before = await first.ledger.decide([ask('counted', 0), ask('struck', 0), ask('banned', 0)]);
     first.close();
     const after = await gatewayIn(folder).ledger.decide([ask('counted', 0), ask('struck', 0), ask('banned', 0)]);
-    expect(after.map((outcome) => outcome?.accounts[0])).toEqual(before.map((outcome) => outcome?.accounts[0]));
+    expect(after.map((decision) => decision?.accounts[0])).toEqual(before.map((decision) => decision?.accounts[0]));
     expect(after[2]?.accounts[0].ban).not.toBeNull();
   });
 
@@ -209,8 +209,8 @@ describe('in the embedded store', () => {
     const ended = second.db.prepare("SELECT 1 FROM accounts WHERE consumer_id = 'short'");
     await eventually(() => ended.get() !== undefined);
     await eventually(() => ended.get() === undefined);
-    const [outcome] = await second.ledger.decide([ask('a', 2, long)]);
-    expect(outcome?.accounts[0].ban?.number).toBe(2);
+    const [decision] = await second.ledger.decide([ask('a', 2, long)]);
+    expect(decision?.accounts[0].ban?.number).toBe(2);
   });
 
   test('what has lost its meaning is dropped, from memory and from the disk', async () => {
@@ -263,7 +263,7 @@ describe('in the embedded store', () => {
       // Also if it is the account of the customer that a key belongs to.
       const shared = alsoCharging(strict, [budgetOf({ scope: 'customer', limits: [] })]);
       const asked = [ask('bad', 1), ask('good', 0), { ...ask('bad/key_1', 1), allowance: shared }];
-      expect((await ledger.decide(asked)).map((outcome) => outcome?.admitted)).toEqual([undefined, 0, undefined]);
+      expect((await ledger.decide(asked)).map((decision) => decision?.admitted)).toEqual([undefined, 0, undefined]);
       expect(await ledger.present('bad', strict)).toBeNull();
       expect(await ledger.lift('bad')).toBeNull();
       await ledger.carryBan('good', 'bad');
@@ -368,8 +368,8 @@ describe('in the embedded store', () => {
     await ledger.decide([ask('a', 1)]);
     db.close();
     await eventually(() => failedWrites.length > 1);
-    const [outcome] = await ledger.decide([ask('a', 2)]);
-    expect(outcome?.admitted).toBe(1);
+    const [decision] = await ledger.decide([ask('a', 2)]);
+    expect(decision?.admitted).toBe(1);
     expect(() => ledger.close()).not.toThrow();
     expect(states).toHaveLength(1);
     expect(complaints).toEqual([expect.objectContaining({ message: expect.stringContaining('1 accounts') })]);
@@ -437,8 +437,8 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     await eventually(() => failedWrites.length > 1);
     expect(states).toEqual([FULL]);
     expect(ledger.backlogSize).toBe(MANY.length);
-    const [outcome] = await ledger.decide([ask('c0', 2)]);
-    expect(outcome).toMatchObject({ admitted: 1, accounts: [{ windows: { minute: { used: 2 } } }] });
+    const [decision] = await ledger.decide([ask('c0', 2)]);
+    expect(decision).toMatchObject({ admitted: 1, accounts: [{ windows: { minute: { used: 2 } } }] });
     disk.makeRoom();
     await eventually(() => expect(states).toEqual([FULL, 'present']));
     expect(ledger.backlogSize).toBe(0);
@@ -471,8 +471,8 @@ describe('an embedded store that cannot be written (reliability 159)', () => {
     await expect(ledger.decide([ask('c0', 1)])).rejects.toBeInstanceOf(NothingDone);
     disk.makeRoom();
     await eventually(() => expect(states).toEqual([FULL, 'present']));
-    const [outcome] = await ledger.decide([ask('c0', 2)]);
-    expect(outcome?.admitted).toBe(1);
+    const [decision] = await ledger.decide([ask('c0', 2)]);
+    expect(decision?.admitted).toBe(1);
   });
 
   test('takes no lift that it cannot write down: the ban stands', async () => {
@@ -640,8 +640,8 @@ test('a log of writes that is cut off in the middle costs what was written last,
     const whole = log.subarray(0, Math.floor(log.length * share));
     writeFileSync(join(after, 'tollgate.db-wal'), Buffer.concat([whole, Buffer.alloc(5_000, 0xa5)]));
     const next = gatewayIn(after);
-    const outcomes = await next.ledger.decide(ids.map((id) => ask(id, 0)));
-    const counted = outcomes.map((outcome) => outcome?.accounts[0].windows.minute?.used ?? 0);
+    const decisions = await next.ledger.decide(ids.map((id) => ask(id, 0)));
+    const counted = decisions.map((decision) => decision?.accounts[0].windows.minute?.used ?? 0);
     // Each write whole or not at all, and none without those before it.
     expect(counted).toEqual(counted.toSorted((a, b) => b - a));
     kept.push(counted.filter((used) => used === 1).length);

@@ -56,12 +56,12 @@ describe('in Redis', () => {
       ['none', { ...allowance({}), history: 'admitted' as const }],
     ] as const) {
       const asks = { consumerId: id, allowance: lending, cost: 1 };
-      const [outcome] = await ledger.decide([{ ...asks, n: 10, leaseTerms: { borrows: { id: 7, units: 50 } } }]);
-      expect(outcome?.lent?.units).toBe(50);
+      const [decision] = await ledger.decide([{ ...asks, n: 10, leaseTerms: { borrows: { id: 7, units: 50 } } }]);
+      expect(decision?.lent?.units).toBe(50);
       const keptMs = Number(await command('PTTL', `tg:a:{${id}}`));
       const [seconds, microseconds] = ((await command('TIME')) as string[]).map(Number);
       const untilMs = seconds! * 1_000 + Math.ceil(microseconds! / 1_000) + keptMs;
-      expect(untilMs).toBeGreaterThanOrEqual(outcome!.nowMs + 2_250);
+      expect(untilMs).toBeGreaterThanOrEqual(decision!.nowMs + 2_250);
       expect(keptMs).toBeLessThanOrEqual(2_250);
     }
   });
@@ -70,9 +70,9 @@ describe('in Redis', () => {
     const { ledger } = ledgerOn(url);
     for (const text of ['9'.repeat(100_000), 'x y z', '1 2', '-1 2 3', `7 1e400 ${'4'.repeat(400)}`]) {
       await command('HSET', 'tg:a:{a}', 'l', text);
-      const [outcome] = await ledger.decide([{ ...ask('a', 1), allowance: wide }]);
-      expect(outcome).toMatchObject({ admitted: 1 });
-      expect(outcome).not.toHaveProperty('mayReturn');
+      const [decision] = await ledger.decide([{ ...ask('a', 1), allowance: wide }]);
+      expect(decision).toMatchObject({ admitted: 1 });
+      expect(decision).not.toHaveProperty('mayReturn');
     }
     expect(await ledger.resetUsage('a', ['day'], 'one')).toMatchObject({ kind: 'made', value: { used: { day: 5 } } });
   });
@@ -80,11 +80,11 @@ describe('in Redis', () => {
   test('a script that Redis has forgotten is sent again, and what was asked meanwhile counts once each (reliability 105)', async () => {
     const { ledger } = ledgerOn(url);
     for (let round = 1; round <= 3; round++) {
-      const outcomes = await Promise.all([
+      const decisions = await Promise.all([
         ledger.decide([ask('a', 0)]),
         ledger.decide([{ ...ask('a', 1), allowance: wide }]),
       ]);
-      expect(outcomes[1]![0]?.accounts[0].windows.day?.used).toBe(round);
+      expect(decisions[1]![0]?.accounts[0].windows.day?.used).toBe(round);
       await command('SCRIPT', 'FLUSH');
     }
   });
@@ -92,11 +92,11 @@ describe('in Redis', () => {
   test('counts and times are told to the last digit', async () => {
     const { ledger } = ledgerOn(url);
     const most = Number.MAX_SAFE_INTEGER;
-    const [outcome] = await ledger.decide([
+    const [decision] = await ledger.decide([
       { consumerId: 'a', allowance: allowance({ day: most }), cost: most - 1, n: 1 },
     ]);
-    expect(outcome?.admitted).toBe(1);
-    expect(outcome?.accounts[0].windows.day?.used).toBe(most - 1);
+    expect(decision?.admitted).toBe(1);
+    expect(decision?.accounts[0].windows.day?.used).toBe(most - 1);
   });
 
   test.each([
@@ -124,8 +124,8 @@ describe('in Redis', () => {
       await command(...words.map((word) => (word === 'KEY' ? key : word)));
       const before = await command('DUMP', key);
       for (let round = 0; round < 4; round++) {
-        const outcomes = await ledger.decide([ask('before', 1), ask('foreign', 1), ask('after', 5)]);
-        expect(outcomes.map((outcome) => outcome?.n ?? null)).toEqual([1, null, 5]);
+        const decisions = await ledger.decide([ask('before', 1), ask('foreign', 1), ask('after', 5)]);
+        expect(decisions.map((decision) => decision?.n ?? null)).toEqual([1, null, 5]);
         expect(await ledger.present('foreign', strict)).toBeNull();
       }
       expect(await ledger.lift('foreign')).toBeNull();
@@ -275,8 +275,8 @@ describe('in Redis', () => {
       const fields = { m: packed(minute), M: present - 60_000, d: packed(day), D: present - 86_400_000 };
       await redis.hset(keyspace.account(id), { ...fields, x: 9, X: present + 60_000 });
       const forms = { minute: { slices }, day: { slices } };
-      const outcome = await ledger.present(id, allowance({ minute, day }, {}, forms));
-      expect(outcome?.accounts[0]).toMatchObject({
+      const decision = await ledger.present(id, allowance({ minute, day }, {}, forms));
+      expect(decision?.accounts[0]).toMatchObject({
         windows: { minute: { used: minute }, day: { used: day } },
         strikes: { count: 9 },
       });
@@ -294,8 +294,8 @@ test('a Redis that has forgotten the scripts is given them again', async () => {
   const ask = { consumerId: 'a', allowance: allowance({ minute: 5 }), cost: 1, n: 1 };
   await ledger.decide([ask]);
   await redisCommand(server.url, 'SCRIPT', 'FLUSH');
-  const [outcome] = await ledger.decide([ask]);
-  expect(outcome?.accounts[0].windows.minute?.used).toBe(2);
+  const [decision] = await ledger.decide([ask]);
+  expect(decision?.accounts[0].windows.minute?.used).toBe(2);
   expect(await ledger.lift('a')).toBeNull();
   expect(circuit.state).toBe('present');
 });

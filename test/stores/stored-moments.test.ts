@@ -69,8 +69,8 @@ describe.each(Object.keys(STORES))(
       for (let nowMs = T0 + 400; nowMs < T0 + 30_000; nowMs += 1_719) {
         await setNow(nowMs);
         for (const ledger of ledgers) {
-          const outcome = await ledger.present(consumerId, after);
-          const { windows, ban } = usageReport(consumerId, after, outcome!, null);
+          const decision = await ledger.present(consumerId, after);
+          const { windows, ban } = usageReport(consumerId, after, decision!, null);
           told.add(JSON.stringify([Object.values(windows).map(({ resetAt }) => resetAt), ban]));
         }
       }
@@ -84,8 +84,8 @@ describe.each(Object.keys(STORES))(
       for (let i = 0; i < 20; i++) {
         await setNow(T0 + 311 + i * 1_719);
         const asked = { consumerId, allowance: under({ ...bans, after: 100 }), cost: 1, n: i === 0 ? 6 : 1 };
-        const [outcome] = await ledgers[i % ledgers.length]!.decide([asked]);
-        const verdict = verdictOf(outcome!, asked.allowance, asked.n - 1);
+        const [decision] = await ledgers[i % ledgers.length]!.decide([asked]);
+        const verdict = verdictOf(decision!, asked.allowance, asked.n - 1);
         if (verdict.kind !== 'refused') throw new Error(verdict.kind);
         told.add(JSON.stringify([verdict.binding.resetAtMs, verdict.retryAtMs]));
       }

@@ -107,7 +107,7 @@ test.each([
         cost: 1,
         n,
       }));
-      return (await store.ledger.decide(requests)).map((outcome) => outcome?.admitted);
+      return (await store.ledger.decide(requests)).map((decision) => decision?.admitted);
     };
     const history = keyspace.history('key_1');
     await redisCommand(url, ...(words.map((word) => (word === 'NAME' ? history : word)) as [string, ...string[]]));

@@ -128,9 +128,9 @@ describe('refusals', () => {
 
   test('of a caller who is banned include what led to the ban, however often it asks during the ban', () => {
     const { clock, recent } = recentAt();
-    const outcome = decide([UNSEEN], WITH_BANS, clock.nowMs, 1, 1_000);
+    const decision = decide([UNSEEN], WITH_BANS, clock.nowMs, 1, 1_000);
     for (let i = 2; i < 1_000; i++) {
-      const verdict = verdictOf(outcome, WITH_BANS, i) as NonNullable<Exchange['refusal']>;
+      const verdict = verdictOf(decision, WITH_BANS, i) as NonNullable<Exchange['refusal']>;
       clock.nowMs += 10;
       recent.note(refused({ requestId: `r${i}`, accountId: 'key_a', judgement: verdict.kind, refusal: verdict }));
     }
@@ -188,9 +188,9 @@ describe('refusals', () => {
 
   test('say which strike they were, also those that were decided together, and which one began the ban', () => {
     const { recent } = recentAt();
-    const outcome = decide([UNSEEN], WITH_BANS, 1_000_000_000, 1, 8);
+    const decision = decide([UNSEEN], WITH_BANS, 1_000_000_000, 1, 8);
     for (let i = 0; i < 8; i++) {
-      const verdict = verdictOf(outcome, WITH_BANS, i);
+      const verdict = verdictOf(decision, WITH_BANS, i);
       if (verdict.kind !== 'refused' && verdict.kind !== 'banned') continue;
       const code = verdict.kind === 'banned' ? 'api_key_banned' : 'rate_limit_exceeded';
       recent.note(refused({ requestId: `r${i}`, code, window: 'minute', judgement: verdict.kind, refusal: verdict }));

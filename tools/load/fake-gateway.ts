@@ -29,9 +29,9 @@ export function historyOf({ sending, allowance, cost = 1 }: History): Exchange[]
   const exchanges: Exchange[] = [];
   let accounts = ALL_UNSEEN;
   const exchange = (sentAtMs: number) => {
-    const outcome = decide(accounts, allowance, sentAtMs + TO_THE_GATEWAY_MS, cost, 1);
-    accounts = outcome.accounts;
-    const made = answer(verdictOf(outcome, allowance, 0), fields, sentAtMs);
+    const decision = decide(accounts, allowance, sentAtMs + TO_THE_GATEWAY_MS, cost, 1);
+    accounts = decision.accounts;
+    const made = answer(verdictOf(decision, allowance, 0), fields, sentAtMs);
     exchanges.push(made);
     return made;
   };

@@ -81,10 +81,10 @@ async function nearReport(
   const { id, name, owner, customer } = caller;
   const plan = caller.plan ?? named;
   const allowance = allowanceOfOwner(caller, plan, sources.plans);
-  const outcome = allowance === null ? null : await sources.ledger.present(accountId, allowance);
-  if (outcome === null) return allowance === null ? [] : [unreadableCounts(id)];
-  if (entry !== undefined && presentRefusal(outcome, allowance!, entry) !== null) return [];
-  const { windows, ban } = usageReport(id, allowance!, outcome, null);
+  const decision = allowance === null ? null : await sources.ledger.present(accountId, allowance);
+  if (decision === null) return allowance === null ? [] : [unreadableCounts(id)];
+  if (entry !== undefined && presentRefusal(decision, allowance!, entry) !== null) return [];
+  const { windows, ban } = usageReport(id, allowance!, decision, null);
   if (ban !== null) return [];
   let nearest: NearReport | null = null;
   for (const [window, { limit, used, remaining, resetAt, unit }] of Object.entries(windows) as [

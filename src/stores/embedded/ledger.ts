@@ -28,7 +28,7 @@ import type { Allowance } from '../../admit/plan.ts';
 import type { WindowLimit } from '../../admit/windows.ts';
 import type { UndoneTopUp } from '../../engine/changes.ts';
 import { UNSEEN } from '../../engine/decide.ts';
-import type { AccountState, Outcome } from '../../engine/types.ts';
+import type { AccountState, Decision } from '../../engine/types.ts';
 import { Failure, type FailureCode } from '../../failure.ts';
 import type { StoreChange } from '../../identify/record-store.ts';
 import type { TopUp, TopUpNote } from '../../model/account.ts';
@@ -126,7 +126,7 @@ export class EmbeddedLedger implements Ledger {
     return this.#outage === null ? 0 : this.#dirty.size;
   }
 
-  async decide(requests: readonly DecisionRequest[]): Promise<readonly (Outcome | null)[]> {
+  async decide(requests: readonly DecisionRequest[]): Promise<readonly (Decision | null)[]> {
     if (this.#outage !== null && this.#options.decidesWhileAway === false) throw new NothingDone(this.#outage.reason);
     const nowMs = this.#options.wallMs();
     const begun = new Map<string, number>();
@@ -138,29 +138,29 @@ export class EmbeddedLedger implements Ledger {
     { consumerId, allowance, accountIds, cost, amounts, n, held }: DecisionRequest,
     nowMs: number,
     begun: Map<string, number>,
-  ): Outcome | null {
+  ): Decision | null {
     const ids = accountIds ?? accountIdsOf(consumerId, allowance);
     const before = this.#statesOf(ids);
     if (before === null) return null;
     const inFlight = held?.map((count, i) => count + (begun.get(ids[i]!) ?? 0));
-    const outcome = decide(before, allowance, nowMs, cost, n, inFlight, amounts);
-    if (n === 0) return outcome;
-    for (const [i, count] of outcome.inFlight?.entries() ?? []) {
+    const decision = decide(before, allowance, nowMs, cost, n, inFlight, amounts);
+    if (n === 0) return decision;
+    for (const [i, count] of decision.inFlight?.entries() ?? []) {
       if (count < 0) continue;
       const id = ids[i]!;
-      begun.set(id, (begun.get(id) ?? 0) + outcome.admitted);
+      begun.set(id, (begun.get(id) ?? 0) + decision.admitted);
       this.#noteInFlight(id, count);
     }
-    const after = accountsAfter(before, outcome, allowance);
+    const after = accountsAfter(before, decision, allowance);
     for (let i = 0; i < ids.length; i++) this.#keepState(ids[i]!, after[i]!, allowance);
-    const used = cost * (allowance.history === 'all' ? n : outcome.admitted);
+    const used = cost * (allowance.history === 'all' ? n : decision.admitted);
     if (allowance.history !== undefined && used > 0) {
       for (let i = 0; i < ids.length; i++)
         if (allowance.budgets[i]!.isWhole) this.histories.admitted(ids[i]!, nowMs, used);
       for (const unit of allowance.inUnits ?? [])
         this.#recordUnit(consumerId, unit, nowMs, (used / cost) * (amounts?.[unit] ?? 0));
     }
-    return outcome;
+    return decision;
   }
 
   #recordUnit(consumerId: string, unit: string, nowMs: number, amount: number): void {
@@ -199,7 +199,7 @@ export class EmbeddedLedger implements Ledger {
     this.#keep(accountId, { state, expiresAtMs });
   }
 
-  async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
+  async present(consumerId: string, allowance: Allowance): Promise<Decision | null> {
     const ids = accountIdsOf(consumerId, allowance);
     const states = this.#damaged.some((one) => ids.includes(one.consumerId)) ? null : this.#statesOf(ids);
     if (states === null) return null;

@@ -5,7 +5,7 @@ import { type DecisionRequest, NothingDone } from '../../admit/ledger.ts';
 import type { Allowance, Budgets } from '../../admit/plan.ts';
 import type { WindowLimit } from '../../admit/windows.ts';
 import { slicedCount } from '../../engine/counting.ts';
-import type { AccountState, LeaseTerms, Limit, Outcome } from '../../engine/types.ts';
+import type { AccountState, Decision, LeaseTerms, Limit } from '../../engine/types.ts';
 import { Failure } from '../../failure.ts';
 import type { Ban, WindowCount } from '../../model/account.ts';
 import { WINDOWS, type WindowName } from '../../model/values.ts';
@@ -64,7 +64,7 @@ export class DecisionCalls {
    * Decides all requests in one call. @returns and rejects as `Ledger.decide`
    * @param isRead the present state is asked for, and nothing is to be counted
    */
-  async decide(requests: readonly DecisionRequest[], isRead = false): Promise<readonly (Outcome | null)[]> {
+  async decide(requests: readonly DecisionRequest[], isRead = false): Promise<readonly (Decision | null)[]> {
     const keys: string[] = [];
     for (const request of requests) addKeysOf(request, keys);
     const attempts = new Attempts(requests, this.#rules, this.#wallMs);
@@ -75,9 +75,9 @@ export class DecisionCalls {
       const nowMs = numbers.next();
       if (this.#rules.hasCalendars) this.#rules.setClock(nowMs);
       if (!numbers.isAtEnd || requests.length === 0) {
-        const outcomes = requests.map((request) => outcomeOf(request, nowMs, numbers));
+        const decisions = requests.map((request) => outcomeOf(request, nowMs, numbers));
         if (!numbers.isAtEnd) this.#onUnrecorded?.(keys[numbers.next() - 1]!);
-        return outcomes;
+        return decisions;
       }
     } finally {
       attempts.giveUp();
@@ -261,7 +261,7 @@ export function storedLimits(limits: readonly WindowLimit[], nowMs: number): Lim
 }
 
 /** Reads one consumer's part of the reply (described in shell/decision-reply.ts). */
-function outcomeOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: number, reply: Numbers): Outcome | null {
+function outcomeOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: number, reply: Numbers): Decision | null {
   const length = reply.next();
   if (length === 0) return null;
   const end = reply.count + length;
@@ -288,7 +288,7 @@ function outcomeOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: numb
 }
 
 /** What the reply says beside counts, strikes and bans. */
-type Refusal = Pick<Outcome, 'bannedFrom' | 'imposesBan' | 'isCrowded' | 'waitMs' | 'mayReturn' | 'lent'>;
+type Refusal = Pick<Decision, 'bannedFrom' | 'imposesBan' | 'isCrowded' | 'waitMs' | 'mayReturn' | 'lent'>;
 
 function refusalIn(reply: Numbers): Refusal {
   const [bannedFrom, imposesBan, isCrowded] = [reply.next(), reply.next(), reply.next()];
@@ -323,7 +323,7 @@ function windowCountsIn(reply: Numbers, limits: readonly WindowLimit[]): Account
   return windows;
 }
 
-function inFlightIn(reply: Numbers, { boundsInFlight, budgets }: Allowance): Pick<Outcome, 'inFlight'> {
+function inFlightIn(reply: Numbers, { boundsInFlight, budgets }: Allowance): Pick<Decision, 'inFlight'> {
   if (!boundsInFlight) return {};
   return { inFlight: budgets.map(({ inFlight }) => (inFlight === undefined ? -1 : reply.next())) };
 }

@@ -327,15 +327,15 @@ end
 --- How many of `n` requests fit into all windows of the present accounts.
 -- 
 -- @param returned what to take for unused, by account; left out: nothing
-function ____exports.roomFor(outcome, budgets, n, returned)
+function ____exports.roomFor(decision, budgets, n, returned)
   local room = n
   do
     local i = 0
     while i < #budgets do
       local budget = budgets[i + 1]
-      local ____outcome_accounts_index_3 = outcome.accounts[i + 1]
-      local windows = ____outcome_accounts_index_3.windows
-      local charge = ____exports.chargeOf(budget, outcome.cost, outcome.amounts)
+      local ____decision_accounts_index_3 = decision.accounts[i + 1]
+      local windows = ____decision_accounts_index_3.windows
+      local charge = ____exports.chargeOf(budget, decision.cost, decision.amounts)
       local unused = returned == nil and 0 or returned[i + 1]
       for ____, limit in ipairs(budget.limits) do
         local open = windows[limit.window]
@@ -390,7 +390,7 @@ function hasBudget(budgets, name)
   end
   return false
 end
-function lastRefusing(outcome, budgets)
+function lastRefusing(decision, budgets)
   local budget = budgets[1].name
   local window = "second"
   local fitsAtMs = 0
@@ -400,9 +400,9 @@ function lastRefusing(outcome, budgets)
       local ____budgets_index_5 = budgets[i + 1]
       local name = ____budgets_index_5.name
       local limits = ____budgets_index_5.limits
-      local ____outcome_accounts_index_6 = outcome.accounts[i + 1]
-      local windows = ____outcome_accounts_index_6.windows
-      local needed = files.charging.roomOf(files.charging.chargeOf(budgets[i + 1], outcome.cost, outcome.amounts))
+      local ____decision_accounts_index_6 = decision.accounts[i + 1]
+      local windows = ____decision_accounts_index_6.windows
+      local needed = files.charging.roomOf(files.charging.chargeOf(budgets[i + 1], decision.cost, decision.amounts))
       for ____, limit in ipairs(limits) do
         local open = windows[limit.window]
         if limit.limit - (open == nil and 0 or open.used) < needed then
@@ -490,14 +490,14 @@ function ____exports.isStrike(budgets, rule, cost, amounts)
   return true
 end
 --- Counts the refused requests as strikes, or imposes the ban that they lead to.
-function ____exports.strike(outcome, budgets, rule)
-  local ____outcome_4 = outcome
-  local nowMs = ____outcome_4.nowMs
-  local n = ____outcome_4.n
-  local admitted = ____outcome_4.admitted
+function ____exports.strike(decision, budgets, rule)
+  local ____decision_4 = decision
+  local nowMs = ____decision_4.nowMs
+  local n = ____decision_4.n
+  local admitted = ____decision_4.admitted
   local bans = rule.bans
-  local struck = outcome.accounts[rule.bansIn + 1]
-  local last = lastRefusing(outcome, budgets)
+  local struck = decision.accounts[rule.bansIn + 1]
+  local last = lastRefusing(decision, budgets)
   local before = struck.strikes == nil and 0 or struck.strikes.count
   local total = before + n - admitted
   if total < bans.after then
@@ -514,8 +514,8 @@ function ____exports.strike(outcome, budgets, rule)
   local budget = last.budget
   struck.ban = budget == "" and ({number = number, untilMs = untilMs, window = window}) or ({number = number, untilMs = untilMs, window = window, budget = budget})
   struck.strikes = nil
-  outcome.bannedFrom = admitted + math.max(bans.after - before - 1, 0)
-  outcome.imposesBan = true
+  decision.bannedFrom = admitted + math.max(bans.after - before - 1, 0)
+  decision.imposesBan = true
 end
 return ____exports
 end,
@@ -580,17 +580,17 @@ function giveBack(account, budget, places, units)
   end
   account.windows = windows
 end
-function mayHelp(outcome, budgets, rule, isStrike)
-  local ____outcome_10 = outcome
-  local accounts = ____outcome_10.accounts
-  local n = ____outcome_10.n
-  local admitted = ____outcome_10.admitted
-  local nowMs = ____outcome_10.nowMs
+function mayHelp(decision, budgets, rule, isStrike)
+  local ____decision_10 = decision
+  local accounts = ____decision_10.accounts
+  local n = ____decision_10.n
+  local admitted = ____decision_10.admitted
+  local nowMs = ____decision_10.nowMs
   local returned = {}
   for ____, account in ipairs(accounts) do
     returned[#returned + 1] = unreturnedUnits(account, nowMs)
   end
-  if files.charging.roomFor(outcome, budgets, 1, returned) > 0 then
+  if files.charging.roomFor(decision, budgets, 1, returned) > 0 then
     return true
   end
   local struck = accounts[rule.bansIn + 1]
@@ -600,11 +600,11 @@ function mayHelp(outcome, budgets, rule, isStrike)
   end
   return waitFor(struck, nowMs) > 0
 end
-function lend(outcome, budgets, id, most)
-  local ____outcome_11 = outcome
-  local accounts = ____outcome_11.accounts
-  local cost = ____outcome_11.cost
-  local nowMs = ____outcome_11.nowMs
+function lend(decision, budgets, id, most)
+  local ____decision_11 = decision
+  local accounts = ____decision_11.accounts
+  local cost = ____decision_11.cost
+  local nowMs = ____decision_11.nowMs
   local room = most * SHARE
   local forMs = math.min(____exports.MAX_LEASE_MS, HOUR_MS - nowMs % HOUR_MS)
   do
@@ -648,7 +648,7 @@ function lend(outcome, budgets, id, most)
       i = i + 1
     end
   end
-  outcome.lent = {units = units, forMs = forMs}
+  decision.lent = {units = units, forMs = forMs}
 end
 function hasRoomForLease(account, nowMs)
   local known = knownLeases(account, nowMs)
@@ -689,10 +689,10 @@ local function mayReturn(account, nowMs)
   return false
 end
 --- Lends nothing of these accounts for a while, because a request waits for what the store has lent, and calls that back.
-local function notice(outcome)
-  local ____outcome_0 = outcome
-  local accounts = ____outcome_0.accounts
-  local nowMs = ____outcome_0.nowMs
+local function notice(decision)
+  local ____decision_0 = decision
+  local accounts = ____decision_0.accounts
+  local nowMs = ____decision_0.nowMs
   local recalls = {}
   do
     local i = 0
@@ -716,14 +716,14 @@ local function notice(outcome)
     end
   end
   if #recalls > 0 then
-    outcome.recalls = recalls
+    decision.recalls = recalls
   end
 end
 --- Takes back what a gateway did not use of a lease: once, because the lease is then gone.
-function ____exports.takeBack(outcome, budgets, returned)
-  local ____outcome_1 = outcome
-  local accounts = ____outcome_1.accounts
-  local nowMs = ____outcome_1.nowMs
+function ____exports.takeBack(decision, budgets, returned)
+  local ____decision_1 = decision
+  local accounts = ____decision_1.accounts
+  local nowMs = ____decision_1.nowMs
   do
     local i = 0
     while i < #accounts do
@@ -749,7 +749,7 @@ function ____exports.takeBack(outcome, budgets, returned)
           returned.unused,
           math.abs(found.units)
         )
-        outcome.tookBack = {
+        decision.tookBack = {
           units = units,
           hour = math.floor((found.endsAtMs - 1) / HOUR_MS)
         }
@@ -762,21 +762,21 @@ function ____exports.takeBack(outcome, budgets, returned)
   end
 end
 --- Decides about what was not admitted, and lends, where the store has lent units or is asked for some.
-function ____exports.decideWithLeases(outcome, budgets, rule, room, terms)
-  local ____outcome_5 = outcome
-  local accounts = ____outcome_5.accounts
-  local admitted = ____outcome_5.admitted
-  local n = ____outcome_5.n
-  local nowMs = ____outcome_5.nowMs
-  local cost = ____outcome_5.cost
-  local amounts = ____outcome_5.amounts
+function ____exports.decideWithLeases(decision, budgets, rule, room, terms)
+  local ____decision_5 = decision
+  local accounts = ____decision_5.accounts
+  local admitted = ____decision_5.admitted
+  local n = ____decision_5.n
+  local nowMs = ____decision_5.nowMs
+  local cost = ____decision_5.cost
+  local amounts = ____decision_5.amounts
   for ____, account in ipairs(accounts) do
     if mayReturn(account, nowMs) then
-      outcome.mayReturn = true
+      decision.mayReturn = true
     end
   end
   if admitted < room then
-    outcome.isCrowded = true
+    decision.isCrowded = true
   elseif admitted < n then
     local waitMs = 0
     if not (terms and terms.isFinal) then
@@ -788,18 +788,18 @@ function ____exports.decideWithLeases(outcome, budgets, rule, room, terms)
       end
     end
     local isStrike = files.refusing.isStrike(budgets, rule, cost, amounts)
-    if waitMs > 0 and mayHelp(outcome, budgets, rule, isStrike) then
-      notice(outcome)
-      outcome.waitMs = waitMs
+    if waitMs > 0 and mayHelp(decision, budgets, rule, isStrike) then
+      notice(decision)
+      decision.waitMs = waitMs
     elseif isStrike then
-      files.refusing.strike(outcome, budgets, rule)
-      if outcome.imposesBan then
-        notice(outcome)
-        outcome.mayReturn = nil
+      files.refusing.strike(decision, budgets, rule)
+      if decision.imposesBan then
+        notice(decision)
+        decision.mayReturn = nil
       end
     end
   elseif (terms and terms.borrows) ~= nil and n > 0 then
-    lend(outcome, budgets, terms.borrows.id, terms.borrows.units)
+    lend(decision, budgets, terms.borrows.id, terms.borrows.units)
   end
 end
 return ____exports
@@ -839,8 +839,8 @@ function ticketsBeside(tickets, holder, nowMs)
   end
   return others
 end
-function setTickets(outcome, i, tickets)
-  local account = outcome.accounts[i + 1]
+function setTickets(decision, i, tickets)
+  local account = decision.accounts[i + 1]
   local ____temp_14
   if #tickets == 0 then
     ____temp_14 = nil
@@ -922,12 +922,12 @@ function ____exports.topUpsOf(limits)
   end
   return found
 end
---- How many further requests may be in flight in every account. Notes in the outcome how many are, and gives the accounts the tickets of the
+--- How many further requests may be in flight in every account. Notes in the decision how many are, and gives the accounts the tickets of the
 -- other processes.
-function ____exports.roomInFlight(outcome, before, rule, held)
-  local ____outcome_3 = outcome
-  local nowMs = ____outcome_3.nowMs
-  local n = ____outcome_3.n
+function ____exports.roomInFlight(decision, before, rule, held)
+  local ____decision_3 = decision
+  local nowMs = ____decision_3.nowMs
+  local n = ____decision_3.n
   local room = n
   local counts = {}
   do
@@ -954,21 +954,21 @@ function ____exports.roomInFlight(outcome, before, rule, held)
           inFlight = inFlight + count
         end
         counts[#counts + 1] = inFlight
-        setTickets(outcome, i, tickets)
+        setTickets(decision, i, tickets)
         room = math.min(room, most - inFlight)
       end
       i = i + 1
     end
   end
-  outcome.inFlight = counts
+  decision.inFlight = counts
   return math.max(room, 0)
 end
 --- Counts those that were admitted among those in flight.
-function ____exports.addInFlight(outcome, rule, held)
-  local ____outcome_11 = outcome
-  local admitted = ____outcome_11.admitted
-  local nowMs = ____outcome_11.nowMs
-  local counts = outcome.inFlight
+function ____exports.addInFlight(decision, rule, held)
+  local ____decision_11 = decision
+  local admitted = ____decision_11.admitted
+  local nowMs = ____decision_11.nowMs
+  local counts = decision.inFlight
   do
     local i = 0
     while i < #counts do
@@ -977,11 +977,11 @@ function ____exports.addInFlight(outcome, rule, held)
         local own = math.max(held and held[i + 1] or 0, 0) + admitted
         if rule.holder ~= nil and own > 0 then
           local tickets = {}
-          for ____, ticket in ipairs(outcome.accounts[i + 1].tickets or ({})) do
+          for ____, ticket in ipairs(decision.accounts[i + 1].tickets or ({})) do
             tickets[#tickets + 1] = ticket
           end
           tickets[#tickets + 1] = {holder = rule.holder, count = own, endsAtMs = nowMs + TICKET_MS}
-          setTickets(outcome, i, tickets)
+          setTickets(decision, i, tickets)
         end
       end
       i = i + 1
@@ -1029,11 +1029,11 @@ function ____exports.afterReturn(before, after, budget, nowMs)
   return kept
 end
 --- One account after a decision, with what the rule does not count.
-function ____exports.keptAccount(before, outcome, i, budget)
-  local ____outcome_23 = outcome
-  local nowMs = ____outcome_23.nowMs
-  local admitted = ____outcome_23.admitted
-  local after = outcome.accounts[i + 1]
+function ____exports.keptAccount(before, decision, i, budget)
+  local ____decision_23 = decision
+  local nowMs = ____decision_23.nowMs
+  local admitted = ____decision_23.admitted
+  local after = decision.accounts[i + 1]
   local windows = files.counting.copyOfWindows(after.windows)
   for name in pairs(before.windows) do
     local window = name
@@ -1066,16 +1066,16 @@ end,
 decide = function()
 local ____exports = {UNSEEN = false, decide = false, accountAfter = false}
 local admit, presentAccount, backOf, hasTopUps, isBanned, isLent
-function admit(outcome, budgets, rule, roomInFlight, terms)
-  local ____outcome_8 = outcome
-  local accounts = ____outcome_8.accounts
-  local nowMs = ____outcome_8.nowMs
-  local cost = ____outcome_8.cost
-  local n = ____outcome_8.n
-  local amounts = ____outcome_8.amounts
-  local room = files.charging.roomFor(outcome, budgets, n)
+function admit(decision, budgets, rule, roomInFlight, terms)
+  local ____decision_8 = decision
+  local accounts = ____decision_8.accounts
+  local nowMs = ____decision_8.nowMs
+  local cost = ____decision_8.cost
+  local n = ____decision_8.n
+  local amounts = ____decision_8.amounts
+  local room = files.charging.roomFor(decision, budgets, n)
   local admitted = room < roomInFlight and room or roomInFlight
-  outcome.admitted = admitted
+  decision.admitted = admitted
   if admitted > 0 then
     do
       local i = 0
@@ -1091,16 +1091,16 @@ function admit(outcome, budgets, rule, roomInFlight, terms)
   end
   if (terms and terms.borrows) ~= nil or isLent(accounts) then
     files.leasing.decideWithLeases(
-      outcome,
+      decision,
       budgets,
       rule,
       room,
       terms
     )
   elseif admitted < room then
-    outcome.isCrowded = true
+    decision.isCrowded = true
   elseif admitted < n and files.refusing.isStrike(budgets, rule, cost, amounts) then
-    files.refusing.strike(outcome, budgets, rule)
+    files.refusing.strike(decision, budgets, rule)
   end
 end
 function presentAccount(before, i, rule, budgets, nowMs, n)
@@ -1235,7 +1235,7 @@ function ____exports.decide(before, rule, nowMs, cost, n, details)
       backOf(before, budgets, nowMs)
     )
   end
-  local outcome = {
+  local decision = {
     nowMs = nowMs,
     cost = cost,
     n = n,
@@ -1246,22 +1246,22 @@ function ____exports.decide(before, rule, nowMs, cost, n, details)
   local terms
   if details ~= nil then
     if details.amounts ~= nil then
-      outcome.amounts = details.amounts
+      decision.amounts = details.amounts
     end
     terms = details.terms
     if (terms and terms.returned) ~= nil then
-      files.leasing.takeBack(outcome, budgets, terms.returned)
+      files.leasing.takeBack(decision, budgets, terms.returned)
     end
   end
   local roomInFlight = n
   if rule.isBounded then
-    roomInFlight = files.special.roomInFlight(outcome, before, rule, details and details.held)
+    roomInFlight = files.special.roomInFlight(decision, before, rule, details and details.held)
   end
   if isBanned(accounts, nowMs) then
-    outcome.bannedFrom = 0
+    decision.bannedFrom = 0
   else
     admit(
-      outcome,
+      decision,
       budgets,
       rule,
       roomInFlight,
@@ -1269,26 +1269,26 @@ function ____exports.decide(before, rule, nowMs, cost, n, details)
     )
   end
   if rule.isBounded then
-    files.special.addInFlight(outcome, rule, details and details.held)
+    files.special.addInFlight(decision, rule, details and details.held)
   end
-  return outcome
+  return decision
 end
---- The account that a store keeps after a decision, which returns only what its rule counts: the same object as in the outcome, or one that
+--- The account that a store keeps after a decision, which returns only what its rule counts: the same object as in the decision, or one that
 -- has also the windows that the rule does not count, as after a change of plans.
 -- 
 -- Slices become another kind when something is counted. If refusals did it, a client that polls two gateways that are in the
 -- middle of a reload would move its count along with the present, and never be admitted again.
 -- 
 -- @param i the index of the budget
-function ____exports.accountAfter(before, outcome, i, rule)
-  local after = outcome.accounts[i + 1]
+function ____exports.accountAfter(before, decision, i, rule)
+  local after = decision.accounts[i + 1]
   local budget = rule.budgets[i + 1]
   local earlier = before or ____exports.UNSEEN
-  if outcome.n == 0 then
-    return files.special.afterReturn(earlier, after, budget, outcome.nowMs)
+  if decision.n == 0 then
+    return files.special.afterReturn(earlier, after, budget, decision.nowMs)
   end
   if earlier.topUps ~= nil or earlier.ban ~= nil then
-    return files.special.keptAccount(earlier, outcome, i, budget)
+    return files.special.keptAccount(earlier, decision, i, budget)
   end
   for name in pairs(earlier.windows) do
     local window = name
@@ -1309,7 +1309,7 @@ function ____exports.accountAfter(before, outcome, i, rule)
     end
     local isOther = ____temp_24
     if isOther then
-      return files.special.keptAccount(earlier, outcome, i, budget)
+      return files.special.keptAccount(earlier, decision, i, budget)
     end
   end
   return after
@@ -1319,18 +1319,18 @@ end,
 decision_reply = function()
 local ____exports = {putAccounts = false}
 local putRest, banWindow, NUMBERS
-function putRest(reply, outcome, ____bindingPattern0)
+function putRest(reply, decision, ____bindingPattern0)
   local budgets
   budgets = ____bindingPattern0.budgets
-  local ____outcome_3 = outcome
-  local accounts = ____outcome_3.accounts
-  reply[#reply + 1] = outcome.bannedFrom
-  reply[#reply + 1] = outcome.imposesBan and 1 or 0
-  reply[#reply + 1] = outcome.isCrowded and 1 or 0
-  reply[#reply + 1] = outcome.waitMs or 0
-  reply[#reply + 1] = outcome.mayReturn and 1 or 0
-  reply[#reply + 1] = outcome.lent == nil and 0 or outcome.lent.units
-  reply[#reply + 1] = outcome.lent == nil and 0 or outcome.lent.forMs
+  local ____decision_3 = decision
+  local accounts = ____decision_3.accounts
+  reply[#reply + 1] = decision.bannedFrom
+  reply[#reply + 1] = decision.imposesBan and 1 or 0
+  reply[#reply + 1] = decision.isCrowded and 1 or 0
+  reply[#reply + 1] = decision.waitMs or 0
+  reply[#reply + 1] = decision.mayReturn and 1 or 0
+  reply[#reply + 1] = decision.lent == nil and 0 or decision.lent.units
+  reply[#reply + 1] = decision.lent == nil and 0 or decision.lent.forMs
   for ____, account in ipairs(accounts) do
     local strikes = account.strikes
     local ban = account.ban
@@ -1383,17 +1383,17 @@ NUMBERS = {
   week = 5,
   month = 6
 }
-function ____exports.putAccounts(reply, outcome, rule)
-  local ____outcome_0 = outcome
-  local accounts = ____outcome_0.accounts
-  local inFlight = ____outcome_0.inFlight
+function ____exports.putAccounts(reply, decision, rule)
+  local ____decision_0 = decision
+  local accounts = ____decision_0.accounts
+  local inFlight = ____decision_0.inFlight
   local ____rule_1 = rule
   local budgets = ____rule_1.budgets
   local sizeAt = #reply
   reply[sizeAt + 1] = 0
-  reply[sizeAt + 1 + 1] = outcome.admitted
+  reply[sizeAt + 1 + 1] = decision.admitted
   local size = sizeAt + 2
-  local isPlain = outcome.isCrowded == nil and outcome.waitMs == nil and outcome.mayReturn == nil and outcome.lent == nil
+  local isPlain = decision.isCrowded == nil and decision.waitMs == nil and decision.mayReturn == nil and decision.lent == nil
   do
     local i = 0
     while i < #budgets do
@@ -1439,7 +1439,7 @@ function ____exports.putAccounts(reply, outcome, rule)
     end
   end
   if not isPlain then
-    putRest(reply, outcome, rule)
+    putRest(reply, decision, rule)
   end
   reply[sizeAt + 1] = #reply - sizeAt - 1
 end
@@ -1934,7 +1934,7 @@ function withBegun(____bindingPattern0, at)
   end
   return {held = all, amounts = amounts, terms = terms}
 end
-function record(____bindingPattern0, outcome, first)
+function record(____bindingPattern0, decision, first)
   local details
   local cost
   local n
@@ -1946,13 +1946,13 @@ function record(____bindingPattern0, outcome, first)
   local ____rule_5 = rule
   local histories = ____rule_5.histories
   local units = ____rule_5.units
-  local back = outcome.tookBack
-  local recorded = rule.recordsAll and n or outcome.admitted
+  local back = decision.tookBack
+  local recorded = rule.recordsAll and n or decision.admitted
   if recorded == 0 and back == nil then
     return nil
   end
   local hour = math.floor(files.store_clock.nowMs / HOUR_MS)
-  local spent = recorded * cost + (outcome.lent == nil and 0 or outcome.lent.units)
+  local spent = recorded * cost + (decision.lent == nil and 0 or decision.lent.units)
   do
     local i = 0
     while i < histories do
@@ -2028,7 +2028,7 @@ local function decideOne(run, at, reply)
     ____temp_4 = withBegun(run.details, at)
   end
   local details = ____temp_4
-  local outcome = files.decide.decide(
+  local decision = files.decide.decide(
     before,
     rule,
     files.store_clock.nowMs,
@@ -2036,13 +2036,13 @@ local function decideOne(run, at, reply)
     n,
     details
   )
-  if n > 0 or outcome.tookBack ~= nil then
+  if n > 0 or decision.tookBack ~= nil then
     do
       local i = 0
       while i < #budgets do
         local key = KEYS[at + i + 1]
         local budget = budgets[i + 1]
-        local after = files.decide.accountAfter(before[i + 1], outcome, i, rule)
+        local after = files.decide.accountAfter(before[i + 1], decision, i, rule)
         local ____error = files.stored_account.saveAccount(
           key,
           budget,
@@ -2055,24 +2055,24 @@ local function decideOne(run, at, reply)
           return ____error
         end
         if budget.inFlight ~= nil then
-          begun[key] = (begun[key] or 0) + outcome.admitted
+          begun[key] = (begun[key] or 0) + decision.admitted
         end
         i = i + 1
       end
     end
   end
-  if outcome.recalls ~= nil then
-    for ____, i in ipairs(outcome.recalls) do
+  if decision.recalls ~= nil then
+    for ____, i in ipairs(decision.recalls) do
       redis.pcall("PUBLISH", RECALLS, KEYS[at + i + 1])
     end
   end
   if rule.histories > 0 then
-    local ____error = record(run, outcome, at + #budgets)
+    local ____error = record(run, decision, at + #budgets)
     if ____error ~= nil then
       return ____error
     end
   end
-  files.decision_reply.putAccounts(reply, outcome, rule)
+  files.decision_reply.putAccounts(reply, decision, rule)
   return nil
 end
 --- Reads what few requests bring, behind the four numbers of its run.

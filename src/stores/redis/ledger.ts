@@ -14,7 +14,7 @@ import {
 } from '../../admit/ledger.ts';
 import type { Allowance } from '../../admit/plan.ts';
 import type { WindowLimit } from '../../admit/windows.ts';
-import type { Outcome } from '../../engine/types.ts';
+import type { Decision } from '../../engine/types.ts';
 import type { StoreChange } from '../../identify/record-store.ts';
 import type { Ban, TopUpNote } from '../../model/account.ts';
 import type { WindowName } from '../../model/values.ts';
@@ -75,7 +75,7 @@ export class RedisLedger implements Ledger {
     this.#usageChanges = new UsageChanges({ redis, circuit, publish, writes, ...lua });
   }
 
-  decide(requests: readonly DecisionRequest[], isRead = false): Promise<readonly (Outcome | null)[]> {
+  decide(requests: readonly DecisionRequest[], isRead = false): Promise<readonly (Decision | null)[]> {
     return this.#redis instanceof ClusterClient
       ? this.#decideApart(requests, isRead)
       : this.#decisions.decide(requests, isRead);
@@ -85,9 +85,9 @@ export class RedisLedger implements Ledger {
    * A script may only use the names of one slot. Consumers in the same slot are rare within a turn and are not combined: a
    * call for a single name never gets TRYAGAIN while its slot moves. Those of a customer are, if its requests in flight are bounded:
    * each of them must count what the others have begun. If a primary does not answer, only its own consumers
-   * are left without an outcome.
+   * are left without a decision.
    */
-  async #decideApart(requests: readonly DecisionRequest[], isRead: boolean): Promise<readonly (Outcome | null)[]> {
+  async #decideApart(requests: readonly DecisionRequest[], isRead: boolean): Promise<readonly (Decision | null)[]> {
     const groups = [...Map.groupBy(requests, callOf).values()];
     const held = holdWrites(this.#redis);
     const calls = groups.map((group) => this.#decisions.decide(group, isRead));
@@ -96,19 +96,19 @@ export class RedisLedger implements Ledger {
     const failures = settled.flatMap((result) => (result.status === 'rejected' ? [result.reason as Error] : []));
     const undone = failures.find((failure) => failure instanceof NothingDone);
     if (undone === undefined && failures[0] !== undefined && failures.length === groups.length) throw failures[0];
-    const outcomes = new Map(
+    const decisions = new Map(
       groups.flatMap((group, i) => group.map((request, j) => [request, decidedOf(settled[i]!, j)])),
     );
     if (undone !== undefined) {
-      const answered = requests.map((request) => outcomes.get(request));
+      const answered = requests.map((request) => decisions.get(request));
       throw new NothingDone(undone.message, undone.cause, answered);
     }
-    return requests.map((request) => outcomes.get(request) ?? null);
+    return requests.map((request) => decisions.get(request) ?? null);
   }
 
-  async present(consumerId: string, allowance: Allowance): Promise<Outcome | null> {
-    const [outcome] = await this.decide([{ consumerId, allowance, cost: 1, n: 0 }], true);
-    return outcome ?? null;
+  async present(consumerId: string, allowance: Allowance): Promise<Decision | null> {
+    const [decision] = await this.decide([{ consumerId, allowance, cost: 1, n: 0 }], true);
+    return decision ?? null;
   }
 
   settle(settlements: readonly Settlement[]): Promise<readonly SettlementOutcome[]> {
@@ -260,10 +260,10 @@ function callOf({ consumerId, allowance: { boundsInFlight } }: DecisionRequest):
   return boundsInFlight ? (partsOfAccount(consumerId).customerId ?? consumerId) : consumerId;
 }
 
-type Settled = PromiseSettledResult<readonly (Outcome | null)[]>;
+type Settled = PromiseSettledResult<readonly (Decision | null)[]>;
 
 /** Undefined if the store has certainly done nothing, null if that is not known. */
-function decidedOf(result: Settled, i: number): Outcome | null | undefined {
+function decidedOf(result: Settled, i: number): Decision | null | undefined {
   if (result.status === 'fulfilled') return result.value[i] ?? null;
   return result.reason instanceof NothingDone ? undefined : null;
 }

@@ -59,8 +59,8 @@ function requests(): Exchange[] {
     ...plainAllowance('free', limits),
     bans: { after: 1, withinMs: 60_000, firstMs: 60_000, factor: 2, longestMs: 86_400_000, forgetMs: 86_400_000 },
   };
-  const outcome = decide([UNSEEN], allowance, NOW_MS, 1, 3);
-  const banned = verdictOf(outcome, allowance, 2) as NonNullable<Exchange['refusal']>;
+  const decision = decide([UNSEEN], allowance, NOW_MS, 1, 3);
+  const banned = verdictOf(decision, allowance, 2) as NonNullable<Exchange['refusal']>;
   const one = (members: Partial<Exchange>): Exchange =>
     ({
       ...{

@@ -103,8 +103,8 @@ describe('what a gateway admitted alone', () => {
     expect(await slices()).toMatchObject({ first: 0, counts: [4] });
     expect(await bring(present + 40_000)).toEqual([{ kind: 'added', added: ['minute'] }]);
     expect(await slices()).toEqual({ per: 12, startsAtMs: present - 30_000, first: 0, counts: [4, 0, 0, 0, 0, 0, 5] });
-    const [outcome] = await ledger.decide([{ consumerId, allowance: sliding, cost: 1, n: 3 }]);
-    expect(outcome).toMatchObject({ admitted: 1 });
+    const [decision] = await ledger.decide([{ consumerId, allowance: sliding, cost: 1, n: 3 }]);
+    expect(decision).toMatchObject({ admitted: 1 });
   });
 
   test('is added to the period of a calendar window, which ends when it would have', async () => {
@@ -125,8 +125,8 @@ describe('what a gateway admitted alone', () => {
     const { consumerId, windowsNow, bring } = await consumer(40);
     const { minute } = await windowsNow();
     await bring([owed('minute', 40, minute!.endsAtMs)]);
-    const [outcome] = await ledger.decide([{ consumerId, allowance: plan, cost: 1, n: 1 }]);
-    expect(outcome).toMatchObject({ admitted: 0, accounts: [{ windows: { minute: { used: 80 } } }] });
+    const [decision] = await ledger.decide([{ consumerId, allowance: plan, cost: 1, n: 1 }]);
+    expect(decision).toMatchObject({ admitted: 0, accounts: [{ windows: { minute: { used: 80 } } }] });
   });
 
   test('under a clock that is hours off is added as if it had been right', async () => {

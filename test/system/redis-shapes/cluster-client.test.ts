@@ -118,8 +118,8 @@ describe('a batch of asks', () => {
         };
       }
     }
-    const outcomes = await ledger.decide(asks);
-    expect(outcomes.map((outcome) => outcome?.accounts[0].windows.minute?.used)).toEqual(asks.map(() => 2));
+    const decisions = await ledger.decide(asks);
+    expect(decisions.map((decision) => decision?.accounts[0].windows.minute?.used)).toEqual(asks.map(() => 2));
     expect(writes).toBe(3);
   });
 });

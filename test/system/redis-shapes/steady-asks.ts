@@ -35,14 +35,16 @@ export function askSteadily(ledgers: readonly Ledger[], consumerIds: readonly st
     while (!isStopped) {
       const asks = consumerIds.map((consumerId) => ({ consumerId, allowance: plan, cost: 1, n: 1 }));
       const startedMs = performance.now();
-      const outcomes = await ledger.decide(asks).catch((error) => (error instanceof NothingDone ? error.outcomes : []));
+      const decisions = await ledger
+        .decide(asks)
+        .catch((error) => (error instanceof NothingDone ? error.decisions : []));
       longestMs = Math.max(longestMs, performance.now() - startedMs);
       for (const [i, id] of consumerIds.entries()) {
         const tally = tallies.get(id)!;
-        const outcome = outcomes[i] ?? null;
+        const decision = decisions[i] ?? null;
         tally.asked++;
-        if (outcome === null) tally.givenUp++;
-        else tally.admitted += outcome.admitted;
+        if (decision === null) tally.givenUp++;
+        else tally.admitted += decision.admitted;
       }
       await delay(2);
     }

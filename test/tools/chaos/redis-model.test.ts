@@ -239,7 +239,7 @@ test.each([20261126, SEED])(
         expect(modelled, `run ${run}, step ${step}`).toEqual(reply);
         const [done] = executed as ExecutedDecision[];
         expected.push(...done!.recalled);
-        const { admitted, cost, lent, waitMs, accounts } = done!.outcome;
+        const { admitted, cost, lent, waitMs, accounts } = done!.decision;
         seen.waits += waitMs !== undefined ? 1 : 0;
         seen.returned += done!.recorded[0]!.cost < admitted * cost + (lent?.units ?? 0) ? 1 : 0;
         if (lent === undefined) continue;

@@ -139,11 +139,11 @@ export class SimulatedGateway {
   #watchedLedger(ledger: Ledger): Ledger {
     const decide = (requests: readonly DecisionRequest[]) => {
       const ended = this.#judge.ledgerAsked(this.name, requests);
-      const outcomes = ledger.decide(requests);
-      outcomes.then(ended, (error) => {
-        ended(error instanceof NothingDone ? requests.map((_, i) => error.outcomes[i]) : null);
+      const decisions = ledger.decide(requests);
+      decisions.then(ended, (error) => {
+        ended(error instanceof NothingDone ? requests.map((_, i) => error.decisions[i]) : null);
       });
-      return outcomes;
+      return decisions;
     };
     const reportInFlight = (counts: Parameters<Ledger['reportInFlight']>[0]) => {
       for (const { accountId, count } of counts) this.#judge.reported(this.name, accountId, count);

@@ -6,7 +6,7 @@ import { type Admission, type Reservation, sameAmounts } from '../../../src/admi
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { UNSEEN } from '../../../src/engine/decide.ts';
 import { MAX_LEASE_MS, RETURN_WITHIN_MS } from '../../../src/engine/leasing.ts';
-import type { Amounts, Outcome } from '../../../src/engine/types.ts';
+import type { Amounts, Decision } from '../../../src/engine/types.ts';
 import type { WindowName } from '../../../src/model/values.ts';
 import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget } from './budgets.ts';
 import { InFlightJudge } from './in-flight-judge.ts';
@@ -312,7 +312,7 @@ export class Judge implements WireListener {
   ledgerAsked(
     gateway: string,
     requests: readonly DecisionRequest[],
-  ): (outcomes: readonly (Outcome | null | undefined)[] | null) => void {
+  ): (decisions: readonly (Decision | null | undefined)[] | null) => void {
     const about = requests.map(({ consumerId, n, leaseTerms }) => aboutOf(consumerId, n, leaseTerms)).join();
     const entries: Request[][] = [];
     const begun = { gateway, requests, about, entries, beganAt: this.#moment++ };
@@ -338,16 +338,16 @@ export class Judge implements WireListener {
       entries.push(found);
     }
     this.#calls.add(call);
-    return (outcomes) => {
+    return (decisions) => {
       call.hasEnded = true;
       call.endedAt = this.#moment++;
-      for (const [i, outcome] of outcomes?.entries() ?? [])
-        if (outcome?.lent !== undefined) this.#leases.learned(requests[i]!.leaseTerms!.borrows!.id);
+      for (const [i, decision] of decisions?.entries() ?? [])
+        if (decision?.lent !== undefined) this.#leases.learned(requests[i]!.leaseTerms!.borrows!.id);
       for (const [i, { leaseTerms }] of requests.entries()) {
         const id = leaseTerms?.returned?.id;
-        if (id !== undefined && outcomes !== null && outcomes[i] === undefined) this.#leases.notReturned(id);
+        if (id !== undefined && decisions !== null && decisions[i] === undefined) this.#leases.notReturned(id);
       }
-      if (outcomes !== null && !outcomes.includes(undefined)) return;
+      if (decisions !== null && !decisions.includes(undefined)) return;
       for (const { consumerId, allowance } of requests)
         for (const { accountId } of budgetsOf(consumerId, allowance)) this.reportFailed(gateway, accountId);
     };
@@ -427,7 +427,7 @@ export class Judge implements WireListener {
 
   #judgeDecision(call: WireCall, done: Extract<Executed, { kind: 'decision' }>, plan: Allowance | undefined): void {
     for (const [i, { accountId }] of done.accounts.entries())
-      if ((done.outcome.inFlight?.[i] ?? -1) >= 0) this.#inFlight.noted(call.gateway, done.holder, accountId);
+      if ((done.decision.inFlight?.[i] ?? -1) >= 0) this.#inFlight.noted(call.gateway, done.holder, accountId);
     if (plan === undefined) {
       for (const { accountId } of done.accounts) this.#store.disturbedOne(accountId);
       return;
@@ -606,9 +606,9 @@ export class Judge implements WireListener {
       for (const i of entries) {
         const done = executed[i];
         if (done?.kind !== 'decision') continue;
-        decided.n += done.outcome.waitMs !== undefined ? done.outcome.admitted : done.outcome.n;
-        if (done.outcome.waitMs !== undefined) this.#noteWait(call.entries[i]![0]!, done.outcome);
-        decided.admitted += done.outcome.admitted;
+        decided.n += done.decision.waitMs !== undefined ? done.decision.admitted : done.decision.n;
+        if (done.decision.waitMs !== undefined) this.#noteWait(call.entries[i]![0]!, done.decision);
+        decided.admitted += done.decision.admitted;
       }
       // Those that wait are asked about again.
       for (const i of entries)
@@ -622,7 +622,7 @@ export class Judge implements WireListener {
   }
 
   /** Requests wait for units: all that the judge cannot tell from them may be those. */
-  #noteWait(one: Request, { waitMs = 0 }: Outcome): void {
+  #noteWait(one: Request, { waitMs = 0 }: Decision): void {
     const nowMs = performance.now();
     if (waitMs > WAIT_MS) this.#break(`The store lets requests wait for ${waitMs} ms.`);
     const kinds = this.#waitedAt.get(one.plan) ?? new Map<string, number>();
@@ -741,7 +741,7 @@ export class Judge implements WireListener {
 const LAST_CALLS = 50;
 
 /** Whether a lease was returned so late that gateways may refuse requests by what they know. */
-function isLate({ leaseTerms: { returned }, accounts, outcome: { nowMs } }: ExecutedDecision): boolean {
+function isLate({ leaseTerms: { returned }, accounts, decision: { nowMs } }: ExecutedDecision): boolean {
   const leases = accounts.flatMap(({ before }) => before?.leases ?? []);
   return leases.some(({ id, endsAtMs }) => id === returned?.id && nowMs >= endsAtMs + RETURN_WITHIN_MS);
 }

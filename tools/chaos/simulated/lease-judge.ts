@@ -121,14 +121,14 @@ export class LeaseJudge {
 
   /** The store has made a decision. @returns what is wrong, or null */
   decided({ gateway, plan, budgets, isCrowded }: Asked, done: ExecutedDecision): string | null {
-    const { outcome, leaseTerms, consumerId } = done;
-    const { lent, admitted, cost } = outcome;
+    const { decision, leaseTerms, consumerId } = done;
+    const { lent, admitted, cost } = decision;
     const wrong = this.#judgeRecalls(done);
     if (wrong !== null) return wrong;
     const returned = this.#leases.get(leaseTerms.returned?.id ?? 0);
     if (returned !== undefined) returned.hasArrived = true;
     const periods = this.#periodsOf(budgets, done);
-    const amounts = amountsOf(budgets, outcome);
+    const amounts = amountsOf(budgets, decision);
     for (const { period, budget } of periods) period.admitted += admitted * chargedIn(budget, cost, amounts).charge;
     this.#note(budgets, admitted * cost);
     if (lent !== undefined) {
@@ -148,8 +148,8 @@ export class LeaseJudge {
   }
 
   /** While a request waits for units of an account, it is called back in pauses, and nothing more of it is lent. */
-  #judgeRecalls({ outcome, accounts, recalled }: ExecutedDecision): string | null {
-    const { nowMs, lent, waitMs } = outcome;
+  #judgeRecalls({ decision, accounts, recalled }: ExecutedDecision): string | null {
+    const { nowMs, lent, waitMs } = decision;
     for (const accountId of recalled) {
       const agoMs = nowMs - (this.#recalledAtMs.get(accountId) ?? Number.NEGATIVE_INFINITY);
       if (agoMs < RECALL_EVERY_MS)
@@ -248,11 +248,11 @@ export class LeaseJudge {
 
   /** Nobody is refused while living gateways hold units that would make room for the request. */
   #judgeRefusal(gateway: string, budgets: readonly JudgedBudget[], done: ExecutedDecision): string | null {
-    const { outcome, consumerId } = done;
-    const { n, admitted, waitMs, isCrowded, bannedFrom, imposesBan, cost } = outcome;
+    const { decision, consumerId } = done;
+    const { n, admitted, waitMs, isCrowded, bannedFrom, imposesBan, cost } = decision;
     const wasBanned = bannedFrom === 0 && !imposesBan;
     if (admitted === n || waitMs !== undefined || isCrowded || wasBanned) return null;
-    const amounts = amountsOf(budgets, outcome);
+    const amounts = amountsOf(budgets, decision);
     const unusedOf = budgets.map(({ accountId }) => this.#unused(accountId));
     const refusing: string[] = [];
     let isHelped = !this.#isFaulty(gateway);
@@ -261,7 +261,7 @@ export class LeaseJudge {
       const { needed } = chargedIn(budget, cost, amounts);
       isByOne &&= needed === 1;
       for (const { window, limit, slices } of budget.limits) {
-        const { used = 0, endsAtMs = 0 } = outcome.accounts[i]!.windows[window] ?? {};
+        const { used = 0, endsAtMs = 0 } = decision.accounts[i]!.windows[window] ?? {};
         if (limit - used >= needed) continue;
         refusing.push(slices === undefined ? periodName(budget, window, endsAtMs) : '');
         if (limit - used + unusedOf[i]! < needed) isHelped = false;
@@ -291,16 +291,17 @@ export class LeaseJudge {
     return performance.now() < (this.#faultyUntilMs.get(gateway) ?? 0);
   }
 
-  #periodsOf(budgets: readonly JudgedBudget[], { outcome }: ExecutedDecision) {
+  #periodsOf(budgets: readonly JudgedBudget[], { decision }: ExecutedDecision) {
     return budgets.flatMap((budget, i) =>
       budget.limits.flatMap(({ window, limit, slices, calendar }) => {
-        const count = outcome.accounts[i]!.windows[window];
+        const count = decision.accounts[i]!.windows[window];
         // What is settled of a unit may be given back or added.
         if (slices !== undefined || count === undefined || budget.unit !== null) return [];
         const name = periodName(budget, window, count.endsAtMs);
         this.#noteForm(`${window} of ${budget.accountId} `, calendar);
         // One that this decision has not opened was counted under another plan before.
-        const own = outcome.admitted * chargedIn(budget, outcome.cost, undefined).charge + (outcome.lent?.units ?? 0);
+        const own =
+          decision.admitted * chargedIn(budget, decision.cost, undefined).charge + (decision.lent?.units ?? 0);
         const isMixed = this.#areMixed || count.used !== own;
         const period = this.#periods.get(name) ?? { name, limit, admitted: 0, isFull: false, isMixed };
         this.#periods.set(name, period);

@@ -6,7 +6,7 @@ import { lift } from '../../../src/engine/changes.ts';
 import { countIn, presentCount, WINDOW_MS } from '../../../src/engine/counting.ts';
 import { UNSEEN } from '../../../src/engine/decide.ts';
 import { MAX_LEASE_MS } from '../../../src/engine/leasing.ts';
-import type { AccountState, Lease, LeaseTerms, Outcome } from '../../../src/engine/types.ts';
+import type { AccountState, Decision, Lease, LeaseTerms } from '../../../src/engine/types.ts';
 import type { WindowCount } from '../../../src/model/account.ts';
 import { WINDOWS, type WindowName } from '../../../src/model/values.ts';
 import { type Addition, allowanceIn, type DecisionPart, type SettlementCall, windowOf } from './script-arguments.ts';
@@ -18,7 +18,7 @@ export type Executed = ExecutedDecision | ExecutedAddition | ExecutedReport | Ex
 export interface ExecutedDecision {
   readonly kind: 'decision';
   readonly consumerId: string;
-  readonly outcome: Outcome;
+  readonly decision: Decision;
   /** In the order of the budgets. */
   readonly accounts: readonly ChargedAccount[];
   /** The process that asked, if requests in flight are bounded, and how many it had in each account, with those of this call. */
@@ -159,11 +159,11 @@ export class RedisModel {
       const held = part.held?.map((count, i) => (count < 0 ? count : count + (begun.get(part.accountIds[i]!) ?? 0)));
       const done = this.#decideOne({ ...part, held: held ?? null }, allowance, nowMs);
       executed.push(done);
-      for (const [i, bounded] of done.outcome.inFlight?.entries() ?? []) {
+      for (const [i, bounded] of done.decision.inFlight?.entries() ?? []) {
         const id = part.accountIds[i]!;
-        if (bounded >= 0) begun.set(id, (begun.get(id) ?? 0) + done.outcome.admitted);
+        if (bounded >= 0) begun.set(id, (begun.get(id) ?? 0) + done.decision.admitted);
       }
-      const told = numbersOf(done.outcome, allowance);
+      const told = numbersOf(done.decision, allowance);
       reply.push(told.length, ...told);
     }
     return { reply, executed };
@@ -182,23 +182,23 @@ export class RedisModel {
       return held?.[i] === -1 ? tickets : tickets.filter(({ holder }) => holder !== rule.holder);
     });
     const inFlight = others.map((tickets, i) => Math.max(held?.[i] ?? 0, 0) + sumOf(tickets));
-    const outcome = decide(before, allowance, nowMs, cost, n, inFlight, amounts, leaseTerms);
+    const decision = decide(before, allowance, nowMs, cost, n, inFlight, amounts, leaseTerms);
     const isWritten = n > 0 || leaseTerms.returned !== undefined;
-    const after = isWritten ? accountsAfter(before, outcome, allowance) : before;
+    const after = isWritten ? accountsAfter(before, decision, allowance) : before;
     const charged = accountIds.map((accountId, i): ChargedAccount => {
       const isBounded = rule.budgets[i]!.inFlight !== undefined && n > 0;
       const mine = {
         holder: rule.holder ?? '',
-        count: (held?.[i] ?? 0) + outcome.admitted,
+        count: (held?.[i] ?? 0) + decision.admitted,
         endsAtMs: nowMs + TICKET_MS,
       };
       const tickets = isBounded ? [...others[i]!, ...(mine.count > 0 ? [mine] : [])] : (known[i]?.tickets ?? []);
       return { accountId, before: known[i]?.state, stored: after[i]!, tickets };
     });
     const charges = [cost, ...Object.values(amounts ?? {})];
-    const borrowed = (outcome.lent?.units ?? 0) - takenBack(before, leaseTerms, nowMs);
+    const borrowed = (decision.lent?.units ?? 0) - takenBack(before, leaseTerms, nowMs);
     const recorded = historyIds.map((accountId, i) => {
-      const admitted = charges[Math.floor(i / rule.histories)]! * outcome.admitted;
+      const admitted = charges[Math.floor(i / rule.histories)]! * decision.admitted;
       return { accountId, cost: i < rule.histories ? admitted + borrowed : admitted };
     });
     if (isWritten) this.#write(charged, recorded);
@@ -209,7 +209,7 @@ export class RedisModel {
     return {
       kind: 'decision',
       consumerId: accountIds[0]!,
-      outcome,
+      decision,
       accounts: charged,
       holder: rule.holder ?? '',
       held,
@@ -331,9 +331,9 @@ function sumOf(tickets: readonly Ticket[]): number {
 }
 
 /** The numbers of the decision script's reply about one consumer. */
-function numbersOf(outcome: Outcome, { budgets }: Allowance) {
-  const { admitted, bannedFrom, imposesBan, isCrowded, waitMs = 0, mayReturn, lent } = outcome;
-  const { inFlight = [], accounts } = outcome;
+function numbersOf(decision: Decision, { budgets }: Allowance) {
+  const { admitted, bannedFrom, imposesBan, isCrowded, waitMs = 0, mayReturn, lent } = decision;
+  const { inFlight = [], accounts } = decision;
   const numbers = [admitted];
   for (const [i, { windows }] of accounts.entries()) {
     for (const limit of budgets[i]!.limits) numbers.push(...countNumbers(windows, limit));

@@ -4,7 +4,7 @@ import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { WINDOW_MS } from '../../../src/engine/counting.ts';
 import { UNSEEN } from '../../../src/engine/decide.ts';
 import { MAX_LEASE_MS } from '../../../src/engine/leasing.ts';
-import type { AccountState, Amounts, Outcome, ReturnedLease } from '../../../src/engine/types.ts';
+import type { AccountState, Amounts, Decision, ReturnedLease } from '../../../src/engine/types.ts';
 import type { WindowName } from '../../../src/model/values.ts';
 import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget } from './budgets.ts';
 import {
@@ -83,14 +83,14 @@ export class StoreJudge {
 
   /** @returns what is wrong, or null */
   decided(plan: Allowance, executed: ExecutedDecision): string | null {
-    const { consumerId, outcome, accounts } = executed;
+    const { consumerId, decision, accounts } = executed;
     const budgets = budgetsOf(consumerId, plan);
     const ids = budgets.map(({ accountId }) => accountId).join(', ');
     const charged = accounts.map(({ accountId }) => accountId).join(', ');
     if (ids !== charged) return `The store charged ${charged} for ${consumerId}; it should be ${ids}.`;
     const struck = plan.bansIn;
     const bansOf = (i: number) => JSON.stringify(i === struck ? plan.bans : null);
-    const { nowMs } = outcome;
+    const { nowMs } = decision;
     const known = budgets.map((budget, i) => this.#known(accounts[i]!, budget, bansOf(i), nowMs));
     const wrong = spentByRefusal(budgets, executed) ?? historyOf(budgets, plan, executed);
     if (wrong !== null) return wrong;
@@ -99,15 +99,15 @@ export class StoreJudge {
       returned !== undefined && account?.leases.get(returned.id) === null;
     if (known.includes(null) || known.some(isUnknown)) {
       // A return alone leaves an account as it is kept, with what the next decision will find ended.
-      if (outcome.n === 0) for (const { accountId } of accounts) this.#accounts.delete(accountId);
+      if (decision.n === 0) for (const { accountId } of accounts) this.#accounts.delete(accountId);
       else for (const [i, budget] of budgets.entries()) this.#startAgain(accounts[i]!, budget, bansOf(i), nowMs);
       return null;
     }
     const all = budgets.map((budget, i): Charged => {
-      return { budget, account: known[i]!, told: outcome.accounts[i]! };
+      return { budget, account: known[i]!, told: decision.accounts[i]! };
     });
     const broken = judge(all, plan, executed, struck);
-    return broken === null ? null : `${broken} Consumer ${consumerId}: ${JSON.stringify(outcome)}.`;
+    return broken === null ? null : `${broken} Consumer ${consumerId}: ${JSON.stringify(decision)}.`;
   }
 
   /** What the judge knows about an account; null if it does not know it, or knows it under other rules. */
@@ -183,11 +183,11 @@ export class StoreJudge {
 /** Refused requests spend nothing in any budget: no count grows by more than what was admitted. */
 function spentByRefusal(
   budgets: readonly JudgedBudget[],
-  { outcome, accounts, consumerId }: ExecutedDecision,
+  { decision, accounts, consumerId }: ExecutedDecision,
 ): string | null {
   for (const [i, { accountId, before, stored }] of accounts.entries()) {
-    const charged = outcome.admitted * chargedIn(budgets[i]!, outcome.cost, amountsOf(budgets, outcome)).charge;
-    const spent = charged + (outcome.lent?.units ?? 0);
+    const charged = decision.admitted * chargedIn(budgets[i]!, decision.cost, amountsOf(budgets, decision)).charge;
+    const spent = charged + (decision.lent?.units ?? 0);
     for (const [window, { used }] of Object.entries(stored.windows)) {
       const grown = used - (before?.windows[window as WindowName]?.used ?? 0);
       if (grown > spent)
@@ -198,7 +198,7 @@ function spentByRefusal(
 }
 
 /** The amounts of an outcome of the model, which knows the unit under another name than the plan. */
-export function amountsOf(budgets: readonly JudgedBudget[], { amounts }: Outcome): Amounts | undefined {
+export function amountsOf(budgets: readonly JudgedBudget[], { amounts }: Decision): Amounts | undefined {
   const unit = budgets.find((budget) => budget.unit !== null)?.unit;
   return amounts === undefined || unit == null ? undefined : { [unit]: Object.values(amounts)[0]! };
 }
@@ -207,15 +207,15 @@ export function amountsOf(budgets: readonly JudgedBudget[], { amounts }: Outcome
 function historyOf(
   budgets: readonly JudgedBudget[],
   { inUnits = [], history }: Allowance,
-  { outcome, recorded, consumerId, accounts, leaseTerms }: ExecutedDecision,
+  { decision, recorded, consumerId, accounts, leaseTerms }: ExecutedDecision,
 ) {
-  const admitted = outcome.n === 0 ? 0 : outcome.admitted;
+  const admitted = decision.n === 0 ? 0 : decision.admitted;
   const before = accounts.map((account) => account.before ?? UNSEEN);
-  const borrowed = (outcome.lent?.units ?? 0) - takenBack(before, leaseTerms, outcome.nowMs);
-  const amounts = amountsOf(budgets, outcome);
+  const borrowed = (decision.lent?.units ?? 0) - takenBack(before, leaseTerms, decision.nowMs);
+  const amounts = amountsOf(budgets, decision);
   const due = budgets
     .filter(({ hasHistory }) => hasHistory)
-    .map(({ accountId }) => `${admitted * outcome.cost + borrowed} for ${accountId}`);
+    .map(({ accountId }) => `${admitted * decision.cost + borrowed} for ${accountId}`);
   for (const unit of history === undefined ? [] : inUnits)
     for (const id of historiesOfUnit(consumerId, unit)) due.push(`${admitted * amounts![unit]!} for ${id}`);
   const done = recorded.map((one) => `${one.cost} for ${one.accountId}`);
@@ -226,20 +226,20 @@ function historyOf(
 function judge(
   charged: readonly Charged[],
   plan: Allowance,
-  { outcome, holder, held, leaseTerms }: ExecutedDecision,
+  { decision, holder, held, leaseTerms }: ExecutedDecision,
   struck: number,
 ): string | null {
-  const { nowMs, cost, n, admitted, bannedFrom, isCrowded, lent, waitMs } = outcome;
+  const { nowMs, cost, n, admitted, bannedFrom, isCrowded, lent, waitMs } = decision;
   const { returned, borrows } = leaseTerms;
   if (returned !== undefined) takeBack(charged, returned, nowMs);
   else if (n === 0) return null;
   const amounts = amountsOf(
     charged.map(({ budget }) => budget),
-    outcome,
+    decision,
   );
   const lentUnits = lent?.units ?? 0;
   const spentIn = (budget: JudgedBudget) => admitted * chargedIn(budget, cost, amounts).charge + lentUnits;
-  const crowd = judgeCrowd(charged, outcome, holder, held);
+  const crowd = judgeCrowd(charged, decision, holder, held);
   if (crowd !== null) return crowd;
   if (charged.some(({ account }) => nowMs < account.banUntilMs)) {
     if (n > 0 && (admitted > 0 || bannedFrom > 0)) return 'The store did not ban a request during a ban.';
@@ -264,12 +264,12 @@ function judge(
   if (lent !== undefined) {
     if (admitted < n || n === 0 || lent.units > (borrows?.units ?? 0))
       return 'The store lent what nobody has asked for.';
-    const unlendable = judgeLent(charged, outcome, (budget) => spentIn(budget) - lentUnits);
+    const unlendable = judgeLent(charged, decision, (budget) => spentIn(budget) - lentUnits);
     if (unlendable !== null) return unlendable;
   }
   const wrong = countAll(charged, nowMs, spentIn);
   if (wrong !== null) return wrong;
-  if (lent !== undefined) noteLent(charged, outcome, borrows!.id);
+  if (lent !== undefined) noteLent(charged, decision, borrows!.id);
   if (n === 0) return null;
   const { account, told } = charged[struck]!;
   if (waitMs !== undefined) {
@@ -279,7 +279,7 @@ function judge(
       return `The store counts ${told.strikes?.count ?? 0} strikes of ${strikes} while requests wait.`;
   }
   if (admitted < n && !mayRefuse) return 'The store refused a request for which all windows had room.';
-  const known = amounts === undefined ? outcome : { ...outcome, amounts };
+  const known = amounts === undefined ? decision : { ...decision, amounts };
   return judgeStrikes(charged[struck]!, plan, known, neverFits || isCrowded === true || waitMs !== undefined);
 }
 
@@ -302,7 +302,7 @@ function takeBack(charged: readonly Charged[], { id, unused }: ReturnedLease, no
 /** At most a sixteenth of what is left in each window, without strikes, and not beyond any window, slice or hour. */
 function judgeLent(
   charged: readonly Charged[],
-  { nowMs, lent }: Outcome,
+  { nowMs, lent }: Decision,
   spentIn: (budget: JudgedBudget) => number,
 ): string | null {
   const { units, forMs } = lent!;
@@ -333,7 +333,7 @@ function endOfPart({ window, lengthMs, slices }: WindowLimit, { windows }: Accou
   return startsAtMs + Math.floor(((first + counts.length) * lengthMs) / slices);
 }
 
-function noteLent(charged: readonly Charged[], { nowMs, lent }: Outcome, id: number): void {
+function noteLent(charged: readonly Charged[], { nowMs, lent }: Decision, id: number): void {
   for (const { budget, account } of charged) {
     const whole = budget.limits.filter(({ slices }) => slices === undefined);
     const ends = new Map(whole.map((limit) => [limit.window, windowOf(account, limit).endsAtMs]));
@@ -346,7 +346,7 @@ function noteLent(charged: readonly Charged[], { nowMs, lent }: Outcome, id: num
 /** Never more in flight than the limit, and no refusal for a crowd that there is not. */
 function judgeCrowd(
   charged: readonly Charged[],
-  { nowMs, admitted, isCrowded, inFlight }: Outcome,
+  { nowMs, admitted, isCrowded, inFlight }: Decision,
   holder: string,
   held: readonly number[] | null,
 ): string | null {
@@ -525,12 +525,12 @@ function endOfPeriod({ unit, zone }: { unit: string; zone: string }, nowMs: numb
 function judgeStrikes(
   { account, told: state }: Charged,
   plan: Allowance,
-  outcome: Outcome,
+  decision: Decision,
   isNoStrike: boolean,
 ): string | null {
-  const { nowMs, cost, n, admitted, bannedFrom } = outcome;
+  const { nowMs, cost, n, admitted, bannedFrom } = decision;
   const rule = plan.bans;
-  if (rule === null) return outcome.bannedFrom === n ? null : 'The store banned a request under a plan without bans.';
+  if (rule === null) return decision.bannedFrom === n ? null : 'The store banned a request under a plan without bans.';
   if (nowMs >= account.strikesEndAtMs) account.strikes = 0;
   if (account.banNumber > 0 && nowMs >= account.banUntilMs + rule.forgetMs) account.banNumber = 0;
   const refused = isNoStrike ? 0 : n - admitted;
@@ -538,7 +538,7 @@ function judgeStrikes(
   if (refused === 0 || refused < missing) {
     if (bannedFrom !== n) return `The store banned before the strike number ${rule.after}.`;
     if (refused === 0) return null;
-    const { retryAtMs } = verdictOf({ ...outcome, cost }, plan, n - 1) as Refused;
+    const { retryAtMs } = verdictOf({ ...decision, cost }, plan, n - 1) as Refused;
     const endMs = account.strikes === 0 ? nowMs + rule.withinMs : account.strikesEndAtMs;
     account.strikes += refused;
     // A request that needs more than a limit makes no strike.

@@ -1,4 +1,4 @@
-import type { Outcome, Rule } from '../../../engine/types.ts';
+import type { Decision, Rule } from '../../../engine/types.ts';
 import type { Ban } from '../../../model/account.ts';
 import type { WindowName } from '../../../model/values.ts';
 
@@ -17,18 +17,18 @@ import type { WindowName } from '../../../model/values.ts';
 /** As WINDOWS of the model, from 1. */
 const NUMBERS: Readonly<Record<WindowName, number>> = { second: 1, minute: 2, hour: 3, day: 4, week: 5, month: 6 };
 
-export function putAccounts(reply: number[], outcome: Outcome, rule: Rule): void {
-  const { accounts, inFlight } = outcome;
+export function putAccounts(reply: number[], decision: Decision, rule: Rule): void {
+  const { accounts, inFlight } = decision;
   const { budgets } = rule;
   const sizeAt = reply.length;
   reply[sizeAt] = 0;
-  reply[sizeAt + 1] = outcome.admitted;
+  reply[sizeAt + 1] = decision.admitted;
   let size = sizeAt + 2;
   let isPlain =
-    outcome.isCrowded === undefined &&
-    outcome.waitMs === undefined &&
-    outcome.mayReturn === undefined &&
-    outcome.lent === undefined;
+    decision.isCrowded === undefined &&
+    decision.waitMs === undefined &&
+    decision.mayReturn === undefined &&
+    decision.lent === undefined;
   for (let i = 0; i < budgets.length; i++) {
     const account = accounts[i]!;
     const { windows } = account;
@@ -56,19 +56,19 @@ export function putAccounts(reply: number[], outcome: Outcome, rule: Rule): void
     if (account.strikes !== undefined || account.ban !== undefined || account.topUps !== undefined) isPlain = false;
   }
   if (inFlight !== undefined) for (const count of inFlight) if (count >= 0) reply.push(count);
-  if (!isPlain) putRest(reply, outcome, rule);
+  if (!isPlain) putRest(reply, decision, rule);
   reply[sizeAt] = reply.length - sizeAt - 1;
 }
 
-function putRest(reply: number[], outcome: Outcome, { budgets }: Rule): void {
-  const { accounts } = outcome;
-  reply.push(outcome.bannedFrom);
-  reply.push(outcome.imposesBan ? 1 : 0);
-  reply.push(outcome.isCrowded ? 1 : 0);
-  reply.push(outcome.waitMs ?? 0);
-  reply.push(outcome.mayReturn ? 1 : 0);
-  reply.push(outcome.lent === undefined ? 0 : outcome.lent.units);
-  reply.push(outcome.lent === undefined ? 0 : outcome.lent.forMs);
+function putRest(reply: number[], decision: Decision, { budgets }: Rule): void {
+  const { accounts } = decision;
+  reply.push(decision.bannedFrom);
+  reply.push(decision.imposesBan ? 1 : 0);
+  reply.push(decision.isCrowded ? 1 : 0);
+  reply.push(decision.waitMs ?? 0);
+  reply.push(decision.mayReturn ? 1 : 0);
+  reply.push(decision.lent === undefined ? 0 : decision.lent.units);
+  reply.push(decision.lent === undefined ? 0 : decision.lent.forMs);
   for (const account of accounts) {
     const { strikes, ban } = account;
     reply.push(strikes === undefined ? 0 : strikes.count);

@@ -1,5 +1,5 @@
 import { accountAfter, decide } from '../../../engine/decide.ts';
-import type { AccountState, Details, Draft, LeaseTerms, Outcome, Rule } from '../../../engine/types.ts';
+import type { AccountState, Decision, Details, Draft, LeaseTerms, Rule } from '../../../engine/types.ts';
 import { putAccounts } from './decision-reply.ts';
 import {
   ARGV,
@@ -78,24 +78,24 @@ function decideOne(run: Run, at: number, reply: number[]): ErrorReply | undefine
     before.push(loaded as AccountState);
   }
   const details = run.details?.held === undefined ? run.details : withBegun(run.details, at);
-  const outcome = decide(before, rule, nowMs, cost, n, details);
-  if (n > 0 || outcome.tookBack !== undefined) {
+  const decision = decide(before, rule, nowMs, cost, n, details);
+  if (n > 0 || decision.tookBack !== undefined) {
     // The first write of the script: if the store refuses writes, nothing has been done for this consumer.
     for (let i = 0; i < budgets.length; i++) {
       const key = KEYS[at + i]!;
       const budget = budgets[i]!;
-      const after = accountAfter(before[i], outcome, i, rule);
+      const after = accountAfter(before[i], decision, i, rule);
       const error = saveAccount(key, budget, before[i]!, after, rule.bans, nowMs);
       if (error !== undefined) return error;
-      if (budget.inFlight !== undefined) begun[key] = (begun[key] ?? 0) + outcome.admitted;
+      if (budget.inFlight !== undefined) begun[key] = (begun[key] ?? 0) + decision.admitted;
     }
   }
-  if (outcome.recalls !== undefined) for (const i of outcome.recalls) redis.pcall('PUBLISH', RECALLS, KEYS[at + i]!);
+  if (decision.recalls !== undefined) for (const i of decision.recalls) redis.pcall('PUBLISH', RECALLS, KEYS[at + i]!);
   if (rule.histories > 0) {
-    const error = record(run, outcome, at + budgets.length);
+    const error = record(run, decision, at + budgets.length);
     if (error !== undefined) return error;
   }
-  putAccounts(reply, outcome, rule);
+  putAccounts(reply, decision, rule);
   return undefined;
 }
 
@@ -109,13 +109,13 @@ function withBegun({ amounts, terms, held }: Details, at: number): Details {
 }
 
 /** Records in the histories, whose names begin at `first`. @returns an error of the store */
-function record({ rule, n, cost, details }: Run, outcome: Outcome, first: number): ErrorReply | undefined {
+function record({ rule, n, cost, details }: Run, decision: Decision, first: number): ErrorReply | undefined {
   const { histories, units } = rule;
-  const back = outcome.tookBack;
-  const recorded = rule.recordsAll ? n : outcome.admitted;
+  const back = decision.tookBack;
+  const recorded = rule.recordsAll ? n : decision.admitted;
   if (recorded === 0 && back === undefined) return undefined;
   const hour = Math.floor(nowMs / HOUR_MS);
-  const spent = recorded * cost + (outcome.lent === undefined ? 0 : outcome.lent.units);
+  const spent = recorded * cost + (decision.lent === undefined ? 0 : decision.lent.units);
   for (let i = 0; i < histories; i++) {
     const key = KEYS[first + i]!;
     if (spent > 0) {
