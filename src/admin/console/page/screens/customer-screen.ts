@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { useFurtherActions } from '../further-actions.ts';
 import { html } from '../html.ts';
 import { auditHref, nameOf } from '../kit/callers.ts';
 import { plural, Time } from '../kit/format.ts';
@@ -8,7 +9,6 @@ import { Page, Section } from '../kit/page.ts';
 import { calm, Empty, Problem, Shown } from '../kit/states.ts';
 import { UseSection } from '../kit/use.ts';
 import { Limits } from '../limits.ts';
-import { useFurtherActions } from '../operation-words.ts';
 import { decoded, hrefOf } from '../place.ts';
 import { ApiError } from '../requests.ts';
 import { useMay } from '../signed-in.ts';

@@ -14,7 +14,7 @@ import { hasFormOfSecret, isRequestId } from '../kit/request-id.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
 import { VerdictBadge } from '../kit/verdict-badge.ts';
 import { useUndo, useUsage } from '../limits.ts';
-import { ENDING_BANS } from '../operation-words.ts';
+import { OPERATIONS } from '../operations.js';
 import { hrefOf, navigate } from '../place.ts';
 import { useRefresh, useResource } from '../requests.ts';
 import { useMay } from '../signed-in.ts';
@@ -236,7 +236,7 @@ function Lift({ of: { consumerId, at } }: { of: Refusal }) {
   const { data } = useResource<ChangePage>(`/admin/audit?${query}`);
   // The first one after the refusal: a later one lifted a later ban.
   const lift = data?.changes.findLast(
-    ({ action, outcome }) => ENDING_BANS.includes(action ?? '') && outcome === 'done',
+    ({ action, outcome }) => outcome === 'done' && OPERATIONS.some((one) => one.action === action && one.endsBan),
   );
   if (lift === undefined) return null;
   const { reason } = membersOf(lift.after);

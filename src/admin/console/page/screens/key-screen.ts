@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { useFurtherActions } from '../further-actions.ts';
 import { html } from '../html.ts';
 import { auditHref, CustomerLink } from '../kit/callers.ts';
 import { Field } from '../kit/dialog.ts';
@@ -9,7 +10,6 @@ import { Page } from '../kit/page.ts';
 import { calm, Problem } from '../kit/states.ts';
 import { UseSection } from '../kit/use.ts';
 import { Limits } from '../limits.ts';
-import { useFurtherActions } from '../operation-words.ts';
 import { decoded, hrefOf, navigate, usePlace } from '../place.ts';
 import { ApiError } from '../requests.ts';
 import { useMay } from '../signed-in.ts';
