@@ -14,8 +14,7 @@ import { closeAfter } from '../io/graceful-close.ts';
 import type { ConsumerTime } from '../io/thread-time.ts';
 import type { Ruling } from '../policies/chain.ts';
 import { ALLOWED, type Allowed } from '../policies/result.ts';
-import type { RouteReply } from '../routing/route.ts';
-import { USAGE } from '../routing/route.ts';
+import { type RouteReply, USAGE } from '../routing/route.ts';
 import type { Match } from '../routing/router.ts';
 import type { BodyCheck } from '../validate/validator.ts';
 import { callerOf, type Identified } from './caller.ts';
@@ -49,7 +48,7 @@ import { WholeBody } from './whole-body.ts';
 /**
  * The flow of one request: route, identify, ask policies, reserve, admit, annotate, forward or answer, close
  * (docs/internals/way-of-a-request.md). The methods follow in this order. A verb begins a step; a participle is the phase that the
- * request has reached: received, identified, scheduled, ruled, decided, admitted, forwarded, ended, closed. A step that refuses the
+ * request has reached: received, identified, scheduled, ruled, decided, counted, admitted, forwarded, ended, closed. A step that refuses the
  * request ends it. Every request ends in `#ended`, exactly once.
  */
 export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
@@ -73,7 +72,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #unchargedMs = 0;
   /** What the policies of the route allow. */
   #allowed: Allowed = ALLOWED;
-  /** The caller's share of the upstream, with room reserved in it for this request until `#ended`. */
+  /** The caller's share of the upstream, with room reserved in it for this request until `#leave`. */
   #share: ConsumerShare | null = null;
   #verdict: Verdict | null = null;
   /** Null if it charges no unit and no limit is only watched. */
@@ -315,7 +314,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     else this.#record.asked(this.#deps.monotonicMs());
   }
 
-  /** The store has decided, or has not answered in time. */
+  /** The admission has come: from the store, or made here because the store did not answer in time. */
   onAdmission(admission: Admission): void {
     const nowMs = this.#deps.monotonicMs();
     try {
@@ -339,7 +338,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     else this.#admitted(this.#caller!, verdict);
   }
 
-  /** The store has counted the request: maybe as one in flight, and maybe something in advance. */
+  /** The request is admitted: the store, or a lease, may have counted it as one in flight and taken its reserve. */
   #counted(verdict: Admitted): void {
     // The client may have disconnected while the store was asked.
     this.#payment?.taken(verdict, this.#hasEnded);
@@ -347,7 +346,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
     if (this.#hasPlace && this.#hasEnded) this.leavePlace();
   }
 
-  /** The request is counted: its route serves it, or refuses it. */
+  /** The client still waits: the route serves the request, or refuses it. */
   #admitted(caller: Caller, verdict: Admitted): void {
     const head = this.#head;
     if (verdict.allowance.shadow !== undefined) {
@@ -584,9 +583,10 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   failed(error: unknown): void {
     this.#deps.records.defect(error, this.#record.requestId);
+    const cause = error instanceof Error ? error.message : String(error);
     if (this.#response.headersSent) this.#response.destroy();
-    else this.#refuse(plainError('internal_error'));
-    this.#ended(500, 'internal_error', error instanceof Error ? error.message : String(error));
+    else this.#refuse(plainError('internal_error'), cause);
+    this.#ended(500, 'internal_error', cause);
   }
 
   /** The client may have disconnected while a step was waiting. */

@@ -25,6 +25,8 @@ test('500 internal_error: a defect is an answer with the request’s id; its sta
   const [line] = await gateway.process.until(/^.*"msg":"a defect".*$/m);
   expect(JSON.parse(line)).toMatchObject({ requestId: 'the-one', err: { message: 'planted in a request' } });
   expect(line).toContain('throws-within.ts');
+  const [access] = await gateway.process.until(/^(?=.*"msg":"request")(?=.*"the-one").*$/m);
+  expect(JSON.parse(access)).toMatchObject({ status: 500, cause: 'planted in a request' });
   expect((await gateway.get('/v1/pets', key)).status).toBe(200);
 });
 
