@@ -8,33 +8,41 @@ import type { AccountState, Decision, Details, Draft, LeaseTerms, Rule, RuleBudg
 
 /*
  * The engine: which requests a store admits, and what it has counted afterwards. It is pure. A store loads the accounts of a request, calls
- * the engine, and saves each account that is another object than before. The embedded store and a gateway without its store run this
- * code, and Redis runs the Lua that `npm run engine:lua` makes of it, within src/stores/redis/shell.
+ * the engine, and keeps of each account what `accountAfter` returns: its windows, strikes, ban and leases are the objects from before where
+ * nothing changed, and Redis writes only what changed. The embedded store and a gateway without its store run this code, and Redis runs the
+ * Lua that `npm run engine:lua` makes of it, within src/stores/redis/shell. "Contract" is docs/contract.md.
  *
  * An account (`AccountState`) has a count for each open window, strikes, a ban, top-ups, leases, and tickets of requests in flight. A
  * consumer has one account of its own. Customers, groups of routes and units have further ones. A rule (`Rule`) has a budget for each
  * account that a request charges, each with its limits.
  *
  * A decision (`decide`) is about `n` equal requests that arrived together, and equals `n` decisions about one request each, one after the
- * other. A request charges all budgets or none. The engine goes through these steps, and each account through all of them:
+ * other, unless it has to wait (step 7). A request charges all budgets or none. The engine goes through these steps, and each account
+ * through all of them:
  *
  *   1. Top-ups in force raise the limits (special.ts).
  *   2. What has ended by `nowMs` goes: windows, strikes, and a ban after the time in which its number is remembered. If an operator set
- *      the clock back, nothing lasts longer from now on than it would if it began now. If the clock jumped ahead, what it has passed has
+ *      the clock back, windows, strikes, leases, tickets and the ban of the account with the strikes last no longer from now on than they
+ *      would if they began now; top-ups, and bans of other accounts, keep their ends. If the clock jumped ahead, what it has passed has
  *      ended for good.
  *   3. A lease that the gateway returns frees what it did not use, where the store counted that (leasing.ts).
- *   4. A ban in force in any account refuses all `n` requests and nothing below happens. A refusal by a ban counts nothing.
+ *   4. A ban in force in any account refuses all `n` requests. It counts nothing, and steps 5 to 9 do not happen.
  *   5. The window with the least room says how many requests fit, and so does the tightest bound of requests in flight. The smaller
- *      number is admitted and counted in every window of every account, also in those that refuse the next request.
+ *      number is admitted, and each window of each account that they charge counts them, also the windows that refuse the next request
+ *      (charging.ts).
  *      A fixed window opens with its first request and ends one length later. A calendar window ends at the next instant of its rule.
  *      A sliding window is cut into slices, and a slice leaves one length after its own end (counting.ts).
  *   6. If the windows have room and only the requests in flight have none, the rest is crowded: refused, without strikes.
- *   7. If gateways may still return units that would change the refusal, the rest waits: the store calls back what it has lent, and lends
- *      nothing of these accounts meanwhile. The gateway asks again.
- *   8. Otherwise the windows refuse the rest. If waiting could have helped, each refusal is a strike; it cannot help a request that needs
- *      more than a whole limit. Strikes end with the window that refuses longest, or after `withinMs`. The strike that reaches `after`
- *      becomes a ban: its length grows with its number, up to `longestMs` (refusing.ts).
- *   9. If the decision admitted all requests and the gateway asks for a lease, the store lends units and counts them at once.
+ *   7. If gateways may still return units that would change the refusal, the rest waits: the store recalls what it has lent, and lends
+ *      nothing of these accounts meanwhile. The gateway asks again, and at last for a final answer, which skips this step (leasing.ts).
+ *   8. Otherwise the windows refuse the rest. Under a rule with bans each refusal is a strike if waiting could have helped; it cannot help a
+ *      request that needs more than a whole limit. Strikes end when the window that refuses longest has room, or after `withinMs`. The
+ *      strike that reaches `after` becomes a ban: its length grows with its number, up to `longestMs` (refusing.ts). The store then
+ *      recalls what it has lent.
+ *   9. If the decision admitted all requests, the gateway asks for a lease, and no account has strikes or a recall, the store lends at most
+ *      a sixteenth of what the tightest window has left, and counts it at once (leasing.ts). The embedded store is asked for none.
+ *  10. In each account that bounds the requests in flight, the process that asks gets a new ticket: what it had in flight, and what was
+ *      admitted (special.ts). A ban does not prevent this.
  *
  * A request that takes units in advance is settled when it has ended (settle.ts), and operators change accounts (changes.ts).
  *
@@ -43,14 +51,17 @@ import type { AccountState, Decision, Details, Draft, LeaseTerms, Rule, RuleBudg
  * Known limits:
  *
  *   - A sliding window counts by slices, not by requests: a request counts for up to one slice longer than the length of the window, never
- *     for a shorter time. So it may refuse early by that much and never admits too much.
- *   - A fixed window admits up to twice its limit in a span of its length that begins within it.
- *   - While a lease is out, other gateways see its units as used, though nobody has used them yet. A gateway that dies loses what it had
- *     borrowed until the windows end.
- *   - If plans change the kind of a window, a fixed count becomes one slice of the present, and slices become one count that ends with the
- *     oldest of them: no count is lost, and some last longer or shorter than they would have.
- *   - Requests in flight are as exact as the reports of the gateways: a process that dies counts for ten more seconds.
- *   - Numbers are whole and below 2^53. Clocks are those of the store.
+ *     for a shorter time. So room comes back late by up to that much.
+ *   - A fixed window admits up to twice its limit in a span of its length that begins within it. So does a calendar window; if a whole shorter
+ *     period lies in the span, such as a February, up to three times.
+ *   - A settlement counts beyond the limit: only the reserve is bounded.
+ *   - While a lease is out, other gateways see its units as used, though nobody has used them yet. What a gateway returns more than 2 s after
+ *     the end of the lease, or never because it died, stays counted until the windows end.
+ *   - If plans change the kind of a window, a fixed or calendar count, and slices of another number, become one slice of the present. Slices
+ *     become one count that ends with the oldest of them. No count is lost by the change, and some last longer or shorter than they would
+ *     have.
+ *   - Requests in flight are as exact as the reports of the gateways: a process that dies counts for ten seconds after its last report.
+ *   - The stores pass whole numbers up to 2^53. The time is that of the store's clock, or without the store what the gateway knows of it.
  */
 
 /** An account of which the store has nothing. */

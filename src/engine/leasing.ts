@@ -48,19 +48,19 @@ function mayReturn(account: AccountState, nowMs: number): boolean {
   return false;
 }
 
-/** Lends nothing of these accounts for a while, because a request waits for what the store has lent, and calls that back. */
-function notice(decision: Draft<Decision>): void {
+/** Recalls what the store has lent of these accounts, and lends nothing of them for a while: a request waits for it, or a ban began. */
+function recall(decision: Draft<Decision>): void {
   const { accounts, nowMs } = decision;
   const recalls: number[] = [];
   for (let i = 0; i < accounts.length; i++) {
     const account: Draft<AccountState> = accounts[i]!;
     const lent: Lease[] = [];
-    let isNoticed = false;
+    let isRecalled = false;
     for (const lease of knownLeases(account, nowMs)) {
       if (lease.units !== 0) lent.push(lease);
-      else if (lease.endsAtMs > nowMs + MAX_LEASE_MS - RECALL_EVERY_MS) isNoticed = true;
+      else if (lease.endsAtMs > nowMs + MAX_LEASE_MS - RECALL_EVERY_MS) isRecalled = true;
     }
-    if (lent.length > 0 && !isNoticed) {
+    if (lent.length > 0 && !isRecalled) {
       lent.push({ id: 0, units: 0, endsAtMs: nowMs + MAX_LEASE_MS });
       account.leases = lent;
       recalls.push(i);
@@ -143,12 +143,12 @@ export function decideWithLeases(
     if (!terms?.isFinal) for (const account of accounts) waitMs = Math.max(waitMs, waitFor(account, nowMs));
     const isStrike = refusing.isStrike(budgets, rule, cost, amounts);
     if (waitMs > 0 && mayHelp(decision, budgets, rule, isStrike)) {
-      notice(decision);
+      recall(decision);
       decision.waitMs = waitMs;
     } else if (isStrike) {
       refusing.strike(decision, budgets, rule);
       if (decision.imposesBan) {
-        notice(decision);
+        recall(decision);
         decision.mayReturn = undefined;
       }
     }
@@ -204,7 +204,7 @@ function lend(decision: Draft<Decision>, budgets: readonly RuleBudget[], id: num
   decision.lent = { units, forMs };
 }
 
-/** Whether a further lease may be noted for an account: not while a notice is in force, and not beyond `MAX_LEASES`. */
+/** Whether a further lease may be noted for an account: not while a recall is in force, and not beyond `MAX_LEASES`. */
 function hasRoomForLease(account: AccountState, nowMs: number): boolean {
   const known = knownLeases(account, nowMs);
   if (known.length >= MAX_LEASES) return false;

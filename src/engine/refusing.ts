@@ -94,8 +94,8 @@ export function strike(decision: Draft<Decision>, budgets: readonly RuleBudget[]
   const before = struck.strikes === undefined ? 0 : struck.strikes.count;
   const total = before + n - admitted;
   if (total < bans.after) {
-    const since = struck.strikes === undefined ? nowMs + bans.withinMs : struck.strikes.endsAtMs;
-    struck.strikes = { count: total, endsAtMs: Math.min(since, last.fitsAtMs) };
+    const latestMs = struck.strikes === undefined ? nowMs + bans.withinMs : struck.strikes.endsAtMs;
+    struck.strikes = { count: total, endsAtMs: Math.min(latestMs, last.fitsAtMs) };
     return;
   }
   const number = (struck.ban === undefined ? 0 : struck.ban.number) + 1;

@@ -4,10 +4,10 @@ import * as counting from './counting.ts';
 import type { Draft, Limit, WindowCounts } from './types.ts';
 
 /**
- * The windows of an account after the settlement of a request. What it took in advance and did not use returns to the windows and slices
- * in which the store counted it, as far as they are open. What it used besides is counted now, even beyond the limit.
+ * The windows of an account after the settlement of requests with one reservation. What they took in advance and did not use returns to the windows and slices
+ * in which the store counted it, as far as they are open. What they used besides is counted now, even beyond the limit.
  * @param delta what to add; negative to give back
- * @param places where the store counted the request, by limit (`placeOf`)
+ * @param places where the store counted the requests, by limit (`placeOf`)
  * @param nowMs the store's clock, Unix milliseconds
  */
 export function settled(
@@ -23,7 +23,7 @@ export function settled(
     const limit = limits[i]!;
     const count = before[limit.window];
     if (count !== undefined && charging.isPresent(count, limit, nowMs)) {
-      // What the rest does, for a fixed window: most are, and counting.ts is not loaded for them.
+      // As below, for an open fixed window: most are, and in Redis the functions of counting.ts are then not made.
       const { used, endsAtMs } = count;
       if (delta > 0 || endsAtMs === places[i])
         windows[limit.window] = { used: used + delta > 0 ? used + delta : 0, endsAtMs };

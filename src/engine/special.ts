@@ -195,5 +195,7 @@ function keepTopUps(kept: Draft<AccountState>, before: AccountState, nowMs: numb
 function banAfter(before: Ban | undefined, ban: Ban | undefined): Ban | undefined {
   if (before?.budget === undefined || ban === undefined || ban.untilMs > before.untilMs || ban.budget !== undefined)
     return ban;
+  // The same object, so that a store does not write it again with each request of another group.
+  if (ban.untilMs === before.untilMs && ban.number === before.number) return before;
   return { number: ban.number, untilMs: ban.untilMs, window: ban.window, budget: before.budget };
 }

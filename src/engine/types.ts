@@ -26,7 +26,7 @@ export interface Lease {
   readonly id: number;
   /**
    * Negative if no window of this account has counted them, as for a group of routes with limits instead of the plan's: then they
-   * matter to its ban alone. 0 for a notice: until it has ended, the store lends nothing of the account.
+   * matter to its ban alone. 0 for a recall: until it has ended, the store lends nothing of the account.
    */
   readonly units: number;
   /** From then on the gateway admits no request from it. */

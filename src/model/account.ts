@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { count, type DeepReadonly, LAST_MS, WINDOWS } from './values.ts';
 
 /*
- * What is counted for one account. The embedded store keeps it as JSON; how Redis does is in src/stores/redis/windows.lua and
- * top-ups.lua.
+ * What is counted for one account. The embedded store keeps it as JSON; how Redis does is in src/stores/redis/shell/stored-account.ts,
+ * rare-fields.ts and top-ups.lua.
  */
 
 /** Unix milliseconds by the store's clock. */

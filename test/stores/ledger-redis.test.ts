@@ -9,7 +9,7 @@ import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
 import { ledgerContract } from '../contracts/ledger.ts';
 import { someKey } from '../identify/some-key.ts';
-import { allowance } from '../support/allowance.ts';
+import { allowance, withOwn } from '../support/allowance.ts';
 import { eventually } from '../support/conditions.ts';
 import { atEnd } from '../support/endings.ts';
 import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
@@ -225,6 +225,38 @@ describe('in Redis', () => {
       const ladder = (value.get('b') ?? 0) > 0 ? value.get('B')! + 500_000 : 0;
       expect(expiresAtMs).toBeGreaterThanOrEqual(Math.max(...ends, ladder));
     }
+  });
+
+  test('an account lives as long as the plan remembers its ban, also if the plan has changed or another program has removed its end', async () => {
+    const { ledger } = ledgerOn(url);
+    const [seconds] = (await command('TIME')) as [string];
+    const nowMs = Number(seconds) * 1_000;
+    const lives = async (id: string) => Number(await command('PTTL', keyspace.account(id)));
+    // Remembered, under a plan that has just begun to remember bans for an hour.
+    const longer = allowance({ second: 5 }, { forgetMs: 3_600_000 });
+    await command('HSET', keyspace.account('earlier'), 'b', 2, 'B', nowMs - 10, 'w', 2);
+    await command('PEXPIRE', keyspace.account('earlier'), 5_000);
+    await ledger.decide([{ consumerId: 'earlier', allowance: longer, cost: 1, n: 1 }]);
+    expect(await lives('earlier')).toBeGreaterThan(3_500_000);
+    // In force, without an end: a ticket in flight that ended lengthened nothing, and the account was gone.
+    const bounded = withOwn(allowance({ second: 5 }), { inFlight: 3 });
+    await command(
+      'HSET',
+      keyspace.account('lasting'),
+      'b',
+      2,
+      'B',
+      nowMs + 50_000,
+      'w',
+      2,
+      'f',
+      `me 2 ${nowMs + 9_000}`,
+    );
+    for (let i = 0; i < 2; i++) {
+      const [decision] = await ledger.decide([{ consumerId: 'lasting', allowance: bounded, cost: 1, n: 1, held: [0] }]);
+      expect(decision).toMatchObject({ admitted: 0, bannedFrom: 0 });
+    }
+    expect(await lives('lasting')).toBeGreaterThan(50_000);
   });
 
   test('an account that has ended whole is gone by itself (reliability 138)', async () => {

@@ -501,10 +501,10 @@ function ____exports.strike(decision, budgets, rule)
   local before = struck.strikes == nil and 0 or struck.strikes.count
   local total = before + n - admitted
   if total < bans.after then
-    local since = struck.strikes == nil and nowMs + bans.withinMs or struck.strikes.endsAtMs
+    local latestMs = struck.strikes == nil and nowMs + bans.withinMs or struck.strikes.endsAtMs
     struck.strikes = {
       count = total,
-      endsAtMs = math.min(since, last.fitsAtMs)
+      endsAtMs = math.min(latestMs, last.fitsAtMs)
     }
     return
   end
@@ -688,8 +688,8 @@ local function mayReturn(account, nowMs)
   end
   return false
 end
---- Lends nothing of these accounts for a while, because a request waits for what the store has lent, and calls that back.
-local function notice(decision)
+--- Recalls what the store has lent of these accounts, and lends nothing of them for a while: a request waits for it, or a ban began.
+local function recall(decision)
   local ____decision_0 = decision
   local accounts = ____decision_0.accounts
   local nowMs = ____decision_0.nowMs
@@ -699,15 +699,15 @@ local function notice(decision)
     while i < #accounts do
       local account = accounts[i + 1]
       local lent = {}
-      local isNoticed = false
+      local isRecalled = false
       for ____, lease in ipairs(knownLeases(account, nowMs)) do
         if lease.units ~= 0 then
           lent[#lent + 1] = lease
         elseif lease.endsAtMs > nowMs + ____exports.MAX_LEASE_MS - RECALL_EVERY_MS then
-          isNoticed = true
+          isRecalled = true
         end
       end
-      if #lent > 0 and not isNoticed then
+      if #lent > 0 and not isRecalled then
         lent[#lent + 1] = {id = 0, units = 0, endsAtMs = nowMs + ____exports.MAX_LEASE_MS}
         account.leases = lent
         recalls[#recalls + 1] = i
@@ -789,12 +789,12 @@ function ____exports.decideWithLeases(decision, budgets, rule, room, terms)
     end
     local isStrike = files.refusing.isStrike(budgets, rule, cost, amounts)
     if waitMs > 0 and mayHelp(decision, budgets, rule, isStrike) then
-      notice(decision)
+      recall(decision)
       decision.waitMs = waitMs
     elseif isStrike then
       files.refusing.strike(decision, budgets, rule)
       if decision.imposesBan then
-        notice(decision)
+        recall(decision)
         decision.mayReturn = nil
       end
     end
@@ -880,6 +880,9 @@ end
 function banAfter(before, ban)
   if (before and before.budget) == nil or ban == nil or ban.untilMs > before.untilMs or ban.budget ~= nil then
     return ban
+  end
+  if ban.untilMs == before.untilMs and ban.number == before.number then
+    return before
   end
   return {number = ban.number, untilMs = ban.untilMs, window = ban.window, budget = before.budget}
 end
@@ -1689,8 +1692,8 @@ function ____exports.ticketsIn(text)
 end
 --- Appends what has changed of these to `changes`.
 -- 
--- @returns until when that counts, Unix milliseconds
-function ____exports.writeRare(changes, before, after, bans)
+-- @returns until when leases and tickets among them count, Unix milliseconds
+function ____exports.writeRare(changes, before, after)
   local lastMs = 0
   local ____after_1 = after
   local strikes = ____after_1.strikes
@@ -1700,9 +1703,6 @@ function ____exports.writeRare(changes, before, after, bans)
   if before.strikes ~= strikes then
     put(changes, "x", strikes == nil and 0 or strikes.count)
     put(changes, "X", strikes == nil and 0 or strikes.endsAtMs)
-    if strikes ~= nil then
-      lastMs = strikes.endsAtMs
-    end
   end
   if before.ban ~= ban then
     put(changes, "b", ban == nil and 0 or ban.number)
@@ -1718,7 +1718,6 @@ function ____exports.writeRare(changes, before, after, bans)
         end
       end
       put(changes, "W", ban.budget or "")
-      lastMs = math.max(lastMs, ban.untilMs + (bans == nil and 0 or bans.forgetMs))
     end
   end
   if before.leases ~= leases then
@@ -1882,10 +1881,10 @@ function ____exports.saveAccount(key, ____bindingPattern0, before, after, bans, 
     at = at + 2
   end
   if before.strikes ~= after.strikes or before.ban ~= after.ban or before.leases ~= after.leases or before.tickets ~= after.tickets then
-    local rareMs = files.rare_fields.writeRare(changes, before, after, bans)
-    if rareMs > lastMs then
-      lastMs = rareMs
-    end
+    lastMs = math.max(
+      lastMs,
+      files.rare_fields.writeRare(changes, before, after)
+    )
     isLasting = true
   end
   if #changes == 0 then
@@ -1900,14 +1899,18 @@ function ____exports.saveAccount(key, ____bindingPattern0, before, after, bans, 
     return written
   end
   if isLasting then
-    redis.call(
-      "PEXPIREAT",
-      key,
-      math.max(
-        lastMs,
-        nowMs + redis.call("PTTL", key)
-      )
-    )
+    local ____after_2 = after
+    local strikes = ____after_2.strikes
+    local ban = ____after_2.ban
+    if strikes ~= nil then
+      lastMs = math.max(lastMs, strikes.endsAtMs)
+    end
+    if ban ~= nil then
+      lastMs = math.max(lastMs, ban.untilMs + (bans == nil and 0 or bans.forgetMs))
+    end
+    if lastMs > nowMs + redis.call("PTTL", key) then
+      redis.call("PEXPIREAT", key, lastMs)
+    end
   end
   return nil
 end
@@ -2212,11 +2215,11 @@ return ____exports
 end,
 settle = function()
 local ____exports = {settled = false}
---- The windows of an account after the settlement of a request. What it took in advance and did not use returns to the windows and slices
--- in which the store counted it, as far as they are open. What it used besides is counted now, even beyond the limit.
+--- The windows of an account after the settlement of requests with one reservation. What they took in advance and did not use returns to the windows and slices
+-- in which the store counted it, as far as they are open. What they used besides is counted now, even beyond the limit.
 -- 
 -- @param delta what to add; negative to give back
--- @param places where the store counted the request, by limit (`placeOf`)
+-- @param places where the store counted the requests, by limit (`placeOf`)
 -- @param nowMs the store's clock, Unix milliseconds
 function ____exports.settled(before, delta, limits, places, nowMs)
   local windows = {}

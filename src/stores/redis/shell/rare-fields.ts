@@ -1,7 +1,6 @@
 import { slicedCount } from '../../../engine/counting.ts';
 import type { AccountState, Draft, Lease, Ticket, TopUps } from '../../../engine/types.ts';
 import type { SliceCounts, WindowCount } from '../../../model/account.ts';
-import type { BanRule } from '../../../model/plan.ts';
 import type { WindowName } from '../../../model/values.ts';
 import { redis, string, struct, table, tonumber, unpack } from './script-globals.ts';
 import { MOST, wholeIn } from './whole-number.ts';
@@ -141,19 +140,13 @@ export function ticketsIn(text: string | false): readonly Ticket[] | undefined {
   return tickets.length === 0 ? undefined : tickets;
 }
 
-/** Appends what has changed of these to `changes`. @returns until when that counts, Unix milliseconds */
-export function writeRare(
-  changes: (string | number)[],
-  before: AccountState,
-  after: AccountState,
-  bans: BanRule | undefined,
-): number {
+/** Appends what has changed of these to `changes`. @returns until when leases and tickets among them count, Unix milliseconds */
+export function writeRare(changes: (string | number)[], before: AccountState, after: AccountState): number {
   let lastMs = 0;
   const { strikes, ban, leases, tickets } = after;
   if (before.strikes !== strikes) {
     put(changes, 'x', strikes === undefined ? 0 : strikes.count);
     put(changes, 'X', strikes === undefined ? 0 : strikes.endsAtMs);
-    if (strikes !== undefined) lastMs = strikes.endsAtMs;
   }
   if (before.ban !== ban) {
     put(changes, 'b', ban === undefined ? 0 : ban.number);
@@ -161,7 +154,6 @@ export function writeRare(
     if (ban !== undefined) {
       for (let i = 0; i < WINDOWS.length; i++) if (WINDOWS[i] === ban.window) put(changes, 'w', i + 1);
       put(changes, 'W', ban.budget ?? '');
-      lastMs = Math.max(lastMs, ban.untilMs + (bans === undefined ? 0 : bans.forgetMs));
     }
   }
   if (before.leases !== leases) {

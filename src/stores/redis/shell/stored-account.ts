@@ -113,13 +113,18 @@ export function saveAccount(
     before.leases !== after.leases ||
     before.tickets !== after.tickets
   ) {
-    const rareMs = writeRare(changes, before, after, bans);
-    if (rareMs > lastMs) lastMs = rareMs;
+    lastMs = Math.max(lastMs, writeRare(changes, before, after));
     isLasting = true;
   }
   if (changes.length === 0) return undefined;
   const written = redis.pcall<number | ErrorReply>('HSET', key, unpack(changes));
   if (typeof written !== 'number') return written;
-  if (isLasting) redis.call('PEXPIREAT', key, Math.max(lastMs, nowMs + redis.call<number>('PTTL', key)));
+  if (isLasting) {
+    const { strikes, ban } = after;
+    if (strikes !== undefined) lastMs = Math.max(lastMs, strikes.endsAtMs);
+    if (ban !== undefined) lastMs = Math.max(lastMs, ban.untilMs + (bans === undefined ? 0 : bans.forgetMs));
+    // Only lengthened: PTTL counts from a later moment than the clock of the call, so what is added to it drifts.
+    if (lastMs > nowMs + redis.call<number>('PTTL', key)) redis.call('PEXPIREAT', key, lastMs);
+  }
   return undefined;
 }
