@@ -18,11 +18,11 @@ import {
   fieldsWithoutLength,
   mayBeCompressed,
 } from '../http1/content-coding.ts';
-import { FieldNames } from '../http1/field-names.ts';
+import type { FieldNames } from '../http1/field-names.ts';
 import { withFields, withoutDropped, withRules } from '../http1/field-rules.ts';
 import { linesOf, onlyValue, responseLinesOf, valuesOf } from '../http1/fields.ts';
 import { type KeyPlaces, requestFields, responseFields } from '../http1/forwarded-fields.ts';
-import { ownNames } from '../http1/own-fields.ts';
+import { REPLACED_BY } from '../http1/own-fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
@@ -83,7 +83,7 @@ const BAD_GATEWAY = 502;
 const UPLOAD_RESUMPTION_SUPPORTED = 104;
 
 /** The fields that decide what a page may read. With `cors`, only the gateway sets them. */
-const CORS_FIELDS = new FieldNames(ownNames('cors'));
+const CORS_FIELDS = REPLACED_BY.get('cors')!;
 
 /** How a forwarded request ends: with the response already sent, or with a refusal that the gateway has yet to send. */
 type ForwardedEnd =
@@ -366,7 +366,10 @@ export function responseFieldsOf(
 
 /** The names of the response fields that only the gateway sets here. */
 function replacedBy({ cors }: GatewayDeps, { route: { announcement } }: Match): readonly FieldNames[] {
-  return [...(cors === null ? [] : [CORS_FIELDS]), ...(announcement === null ? [] : [announcement.replaced])];
+  return [
+    ...(cors === null ? [] : [CORS_FIELDS]),
+    ...(announcement?.settings ?? []).map((setting) => REPLACED_BY.get(setting)!),
+  ];
 }
 
 /** The fields of the request that the upstream gets: for an upgrade, or if rules or policies change them. */

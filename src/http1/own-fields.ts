@@ -224,6 +224,13 @@ export function ownNames(reason: NonNullable<OwnField['replaces']>): readonly st
   return OWN_FIELDS.filter(({ replaces }) => replaces === reason).map(({ name }) => name.toLowerCase());
 }
 
+/** The same for each reason. */
+export const REPLACED_BY: ReadonlyMap<string, FieldNames> = new Map(
+  OWN_FIELDS.flatMap(({ replaces }) =>
+    replaces === undefined ? [] : [[replaces, new FieldNames(ownNames(replaces))]],
+  ),
+);
+
 /** Names of the fields that pages of other origins may always read. */
 export const EXPOSED: readonly string[] = OWN_FIELDS.filter(({ isExposed }) => isExposed).map(({ name }) => name);
 
@@ -233,12 +240,12 @@ export function reservedField(lower: string): OwnField | undefined {
   return field?.isReserved === true || field?.replaces !== undefined ? field : undefined;
 }
 
-/** What all responses of a route announce. */
+/** What all responses of a route announce. Plain data, as all settings: they are copied to workers, and a copy has no methods. */
 export interface Announcement {
   /** Names and values in turn. */
   readonly fields: readonly string[];
-  /** The fields of the service that are dropped for it. */
-  readonly replaced: FieldNames;
+  /** The settings of the route for which fields of the service are dropped (`REPLACED_BY`). */
+  readonly settings: readonly string[];
 }
 
 /** @returns null for a route that announces nothing */
@@ -247,7 +254,6 @@ export function announcementOf(route: Announced): Announcement | null {
     const value = ofRoute?.(route) ?? null;
     return value === null ? [] : [name, value];
   });
-  const settings = (Object.keys(route) as (keyof Announced)[]).filter((setting) => route[setting] !== null);
-  const replaced = settings.flatMap((setting) => ownNames(setting));
-  return fields.length === 0 && replaced.length === 0 ? null : { fields, replaced: new FieldNames(replaced) };
+  const settings = Object.keys(route).filter((one) => REPLACED_BY.has(one) && route[one as keyof Announced] !== null);
+  return fields.length === 0 && settings.length === 0 ? null : { fields, settings };
 }
