@@ -120,7 +120,10 @@ function* load(): Steps<Page> {
     yield;
   }
   assets.set('attributes.js', assetOf(TYPES['.js']!, attributesScript()));
-  const scripts = { OPERATIONS: operationWords(), ACTIONS: RECORDED_ACTIONS };
+  const words = operationWords();
+  // Apart from OPERATIONS, which Explain would load for this alone.
+  const endings = words.flatMap(({ action, endsBan }) => (endsBan === true ? [action] : []));
+  const scripts = { OPERATIONS: words, ACTIONS: RECORDED_ACTIONS, ENDINGS: endings };
   for (const [name, value] of Object.entries(scripts)) {
     assets.set(`${name.toLowerCase()}.js`, assetOf(TYPES['.js']!, `export const ${name} = ${JSON.stringify(value)};`));
   }

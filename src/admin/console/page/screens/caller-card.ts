@@ -6,7 +6,10 @@ import { countText, Time, Until } from '../kit/format.ts';
 import { isRefusing, ResetText, tightestOf, windowText } from '../kit/limit-windows.ts';
 import { MoreMenu } from '../kit/menu.ts';
 import { Badge } from '../kit/page.ts';
+import { isOn, titleOf, verbOf } from '../operation-words.ts';
+import { OPERATIONS } from '../operations.js';
 import type { Resource } from '../requests.ts';
+import { may, useSession } from '../signed-in.ts';
 import type { RefusalsOfCaller, Usage } from '../types.ts';
 
 // The head of the screen of a key or a customer: what an operator can do, then its state, its tightest limit, and since when it is refused.
@@ -100,4 +103,16 @@ function LastCall({ of, isServed, isEnded }: { of: RefusalsOfCaller | null; isSe
     ${last === null ? 'No gateway remembers a request of it.' : html`Last request <${Time} at=${last.at} /> from <code>${last.clientAddress}</code>.`}
     ${!complete && ' As far as this gateway knows: the store is away.'}
   </p>`;
+}
+
+/** The verbs of the operations that screens place among their actions themselves. */
+const PLACED = ['lift', 'resume', 'topup', 'reset', 'rotate', 'end', 'move', 'suspend', 'revoke', 'delete'];
+
+/** The other operations on a key or a customer that need no input and that the reader may use. What ends a ban is among them only while there is one. */
+export function useFurtherActions(id: string, isBanned: boolean): readonly Action[] {
+  const { role } = useSession();
+  return OPERATIONS.filter((one) => {
+    const isMeant = isOn(id, one) && one.needsInput === undefined && !PLACED.includes(verbOf(one));
+    return isMeant && (isBanned || one.endsBan === undefined) && may(role, one.role);
+  }).map((one) => [verbOf(one), `${titleOf(verbOf(one))}…`, 'more']);
 }

@@ -1,5 +1,4 @@
 import { useState } from 'preact/hooks';
-import { useFurtherActions } from '../further-actions.ts';
 import { html } from '../html.ts';
 import { auditHref, nameOf } from '../kit/callers.ts';
 import { plural, Time } from '../kit/format.ts';
@@ -13,7 +12,7 @@ import { decoded, hrefOf } from '../place.ts';
 import { ApiError } from '../requests.ts';
 import { useMay } from '../signed-in.ts';
 import type { ShownCustomer, Usage } from '../types.ts';
-import { type Action, Actions, CallerCard } from './caller-card.ts';
+import { type Action, Actions, CallerCard, useFurtherActions } from './caller-card.ts';
 import { SuspendedText } from './caller-facts.ts';
 import { useCallerRecord } from './caller-record.ts';
 import { isSuspended } from './caller-state.ts';

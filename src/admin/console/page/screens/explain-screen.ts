@@ -1,4 +1,5 @@
 import { useEffect, useId, useState } from 'preact/hooks';
+import { ENDINGS } from '../endings.js';
 import type { Helped } from '../help.ts';
 import { HelpDialog } from '../help-later.ts';
 import { type Children, html } from '../html.ts';
@@ -14,7 +15,6 @@ import { hasFormOfSecret, isRequestId } from '../kit/request-id.ts';
 import { Empty, Loading, Shown } from '../kit/states.ts';
 import { VerdictBadge } from '../kit/verdict-badge.ts';
 import { useUndo, useUsage } from '../limits.ts';
-import { OPERATIONS } from '../operations.js';
 import { hrefOf, navigate } from '../place.ts';
 import { useRefresh, useResource } from '../requests.ts';
 import { useMay } from '../signed-in.ts';
@@ -235,9 +235,7 @@ function Lift({ of: { consumerId, at } }: { of: Refusal }) {
   const query = new URLSearchParams({ key: consumerId!, since: at, limit: '1000' });
   const { data } = useResource<ChangePage>(`/admin/audit?${query}`);
   // The first one after the refusal: a later one lifted a later ban.
-  const lift = data?.changes.findLast(
-    ({ action, outcome }) => outcome === 'done' && OPERATIONS.some((one) => one.action === action && one.endsBan),
-  );
+  const lift = data?.changes.findLast(({ action, outcome }) => outcome === 'done' && ENDINGS.includes(action ?? ''));
   if (lift === undefined) return null;
   const { reason } = membersOf(lift.after);
   return html` <${Time} at=${lift.time} /> by <bdi>${actorText(lift.actor)}</bdi>${typeof reason === 'string' && html` (<bdi>${reason}</bdi>)`}`;

@@ -1,5 +1,4 @@
 import { useState } from 'preact/hooks';
-import { useFurtherActions } from '../further-actions.ts';
 import { html } from '../html.ts';
 import { auditHref, CustomerLink } from '../kit/callers.ts';
 import { Field } from '../kit/dialog.ts';
@@ -14,7 +13,7 @@ import { decoded, hrefOf, navigate, usePlace } from '../place.ts';
 import { ApiError } from '../requests.ts';
 import { useMay } from '../signed-in.ts';
 import type { ChangePage, Key, Plan, ShownKey, Usage } from '../types.ts';
-import { type Action, Actions, CallerCard } from './caller-card.ts';
+import { type Action, Actions, CallerCard, useFurtherActions } from './caller-card.ts';
 import { KeyState, SuspendedText } from './caller-facts.ts';
 import { useCallerRecord } from './caller-record.ts';
 import { hasEnded, refusalOf, stateOf } from './caller-state.ts';
