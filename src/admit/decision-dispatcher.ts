@@ -205,7 +205,7 @@ export class DecisionDispatcher {
     // Settlements go first, so that these decisions may use the units that they return.
     const isConcerned = ({ consumerId, amounts }: Batch) => amounts !== undefined && settlements.concern(consumerId);
     if (batches.some(isConcerned)) void settlements.flush();
-    ledger.decide(requests).then(settle, (error) => settle(this.#outcomesOf(batches, error), false));
+    ledger.decide(requests).then(settle, (error) => settle(this.#decisionsOf(batches, error), false));
   }
 
   #requestFor({ consumerId, allowance, accountIds, cost, amounts, waiting }: Batch): DecisionRequest {
@@ -260,7 +260,7 @@ export class DecisionDispatcher {
   }
 
   /** The decisions of a call that failed: undefined if the store has counted nothing, null if it may have. */
-  #outcomesOf(batches: readonly Batch[], error: unknown): readonly (Decision | null | undefined)[] {
+  #decisionsOf(batches: readonly Batch[], error: unknown): readonly (Decision | null | undefined)[] {
     this.#options.onStoreFailure?.(error);
     if (error instanceof NothingDone) return error.decisions;
     const { backlog } = this.#options;

@@ -75,7 +75,7 @@ export class DecisionCalls {
       const nowMs = numbers.next();
       if (this.#rules.hasCalendars) this.#rules.setClock(nowMs);
       if (!numbers.isAtEnd || requests.length === 0) {
-        const decisions = requests.map((request) => outcomeOf(request, nowMs, numbers));
+        const decisions = requests.map((request) => decisionOf(request, nowMs, numbers));
         if (!numbers.isAtEnd) this.#onUnrecorded?.(keys[numbers.next() - 1]!);
         return decisions;
       }
@@ -261,7 +261,7 @@ export function storedLimits(limits: readonly WindowLimit[], nowMs: number): Lim
 }
 
 /** Reads one consumer's part of the reply (described in shell/decision-reply.ts). */
-function outcomeOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: number, reply: Numbers): Decision | null {
+function decisionOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: number, reply: Numbers): Decision | null {
   const length = reply.next();
   if (length === 0) return null;
   const end = reply.count + length;
