@@ -3,7 +3,7 @@ import { isCustomerId } from '../model/record.ts';
 import { OPERATIONS, STREAMS } from '../operations/catalogue/all.ts';
 import type { Contexts } from '../operations/catalogue/contexts.ts';
 import { hasQuery, lineOf, membersOf, readInput, readTexts } from '../operations/catalogue/input.ts';
-import type { Asked, Done, Stream } from '../operations/catalogue/operation.ts';
+import type { Done, Invocation, Stream } from '../operations/catalogue/operation.ts';
 import { type AnyOperation, PLAINLY, perform } from '../operations/catalogue/perform.ts';
 import { visible } from '../operations/operation-values.ts';
 import type { Recording } from '../operations/recorded.ts';
@@ -75,7 +75,7 @@ export async function respond(
   recording: Recording | null,
 ): Promise<AdminResponse> {
   const target = targetOf(call);
-  const done = await perform(operation, contexts, recording, target, () => askedOf(operation, call));
+  const done = await perform(operation, contexts, recording, target, () => invocationOf(operation, call));
   return responseTo(operation, done, call);
 }
 
@@ -84,7 +84,10 @@ export function targetOf({ members }: Pick<Match, 'members'>): string | null {
   return Object.values(members)[0] ?? null;
 }
 
-function askedOf(operation: AnyOperation, call: Call): { readonly input: object; readonly asked: Asked } {
+function invocationOf(
+  operation: AnyOperation,
+  call: Call,
+): { readonly input: object; readonly invocation: Invocation } {
   const input = { ...inputOf(operation, call), ...call.members };
   const once = operation.once === true ? idempotencyKeyOf(call) : null;
   const { ifMatch } = fieldsOf(operation);
@@ -94,7 +97,10 @@ function askedOf(operation: AnyOperation, call: Call): { readonly input: object;
       'Send If-Match with the ETag of what is replaced, so that no change of somebody else is overwritten.';
     throw new Refused('precondition_required', message);
   }
-  return { input, asked: { ...PLAINLY, once, versions: versions ?? null, guard: guardOf(versions), body: call.body } };
+  return {
+    input,
+    invocation: { ...PLAINLY, once, versions: versions ?? null, guard: guardOf(versions), body: call.body },
+  };
 }
 
 /** The fields of HTTP that an operation has in requests and in responses. */
@@ -196,7 +202,7 @@ function versionsOf({ fields }: Call): readonly string[] | null | undefined {
 }
 
 /** A check that refuses any other version of a key; undefined if every version will do. */
-function guardOf(versions: readonly string[] | null | undefined): Asked['guard'] {
+function guardOf(versions: readonly string[] | null | undefined): Invocation['guard'] {
   if (versions === null || versions === undefined) return undefined;
   return (before) => {
     if (versions.includes(etagOf(before).slice(1, -1))) return;

@@ -8,12 +8,12 @@ export interface RecordPage<T> {
 }
 
 /** A record after a change. */
-export interface Updated<T> {
+export interface RecordUpdate<T> {
   readonly record: T;
   readonly durability: Durability;
 }
 
-export interface Deleted<T> {
+export interface RecordDeletion<T> {
   /** The record before the deletion; its tombstone if it had been deleted already. */
   readonly before: T;
   readonly durability: Durability;
@@ -37,14 +37,14 @@ export interface RecordStore<T> {
    * with its error.
    * @returns null if there is no such record
    */
-  update(id: string, change: (record: T) => T): Promise<Updated<T> | null>;
+  update(id: string, change: (record: T) => T): Promise<RecordUpdate<T> | null>;
   /**
    * Replaces a record by its tombstone `bury(record)` and removes it from the list, with the same atomicity and durability as
    * `update`. For a record that is already deleted it completes what an earlier deletion left undone. If `bury` throws,
    * nothing is changed and the promise rejects with its error.
    * @returns null if there is no such record
    */
-  delete(id: string, bury: (record: T) => T): Promise<Deleted<T> | null>;
+  delete(id: string, bury: (record: T) => T): Promise<RecordDeletion<T> | null>;
 }
 
 /** The part of the list of keys that a search has looked at. */
@@ -114,7 +114,7 @@ export interface KeyStore extends RecordStore<StoredKey> {
     id: string,
     change: (key: StoredKey) => StoredKey,
     options?: UpdateOptions,
-  ): Promise<Updated<StoredKey> | null>;
+  ): Promise<RecordUpdate<StoredKey> | null>;
 }
 
 /** Notifies a gateway of changes that a command or another gateway made to keys, customers and bans. */

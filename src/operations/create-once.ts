@@ -1,7 +1,7 @@
 import { createHmac, hash } from 'node:crypto';
 import { Failure } from '../failure.ts';
 import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
-import type { CustomerStore, KeyStore, Updated } from '../identify/record-store.ts';
+import type { CustomerStore, KeyStore, RecordUpdate } from '../identify/record-store.ts';
 import type { Plan } from '../model/plan.ts';
 import { orUnreadable, type StoredKey } from '../model/record.ts';
 import {
@@ -15,7 +15,7 @@ import {
 } from './key-changes.ts';
 
 /** A new key with its secret. The store keeps only a digest, so the secret cannot be shown a second time. */
-export interface MadeKey extends Updated<StoredKey> {
+export interface MadeKey extends RecordUpdate<StoredKey> {
   readonly secret: string;
 }
 

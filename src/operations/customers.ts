@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { accountIdOf, accountsUnder } from '../admit/account-id.ts';
 import { Failure, Refused } from '../failure.ts';
 import { newCustomerId, type Random } from '../identify/api-key.ts';
-import type { Updated } from '../identify/record-store.ts';
+import type { RecordUpdate } from '../identify/record-store.ts';
 import { type AttributeEdits, changedAttributes, type FilterValues, hasValues, SEARCHED } from '../model/attributes.ts';
 import type { Limits, Plan } from '../model/plan.ts';
 import {
@@ -28,7 +28,7 @@ import { type KeyAttributes, moved, refuseMoveOf, refusePast, refuseUnusable, re
 import { folded, hasPair, type MetaPair, metaAskedBy } from './key-search.ts';
 import {
   atPresent,
-  type Changed,
+  type ChangedRecord,
   CUSTOMERS,
   changeRecord,
   everyRecord,
@@ -86,7 +86,7 @@ export async function makeCustomer(
   { customers, keys, plans, goneElsewhere, random, nowMs }: OperatorStore,
   repeatable: Repeatable | null,
   attributesAt: (nowMs: number) => CustomerAttributes,
-): Promise<Created<Updated<StoredCustomer>>> {
+): Promise<Created<RecordUpdate<StoredCustomer>>> {
   const atMs = nowMs();
   const made = newCustomer(attributesAt(atMs), { plans: plans().plans, random, nowMs: atMs });
   insistOnPlan(made.plan, await goneElsewhere());
@@ -297,7 +297,7 @@ export async function moveToCustomer(
   keyId: string,
   { customerId, plan }: { readonly customerId: string | null; readonly plan: string | null },
   guard?: Guard,
-): Promise<Changed<StoredKey>> {
+): Promise<ChangedRecord<StoredKey>> {
   const { customers, ledger, plans, goneElsewhere } = store;
   const present = await recordOf(KEYS, store, keyId);
   guard?.(present);
@@ -321,12 +321,12 @@ export async function moveToCustomer(
     if ((key.customer ?? null) === formerId) return moved(key, to, plans().plans);
     throw new Failure('conflict', `Key ${keyId} has been moved by another operator meanwhile. Look at it again.`);
   };
-  const changed = await changeRecord(KEYS, store, keyId, toCustomer, guard);
+  const change = await changeRecord(KEYS, store, keyId, toCustomer, guard);
   if (from !== target) await ledger.carryBan(from, target);
   if (customerId !== null && (await orUnreadable(customers.get(customerId))) === null) {
-    await moveBack(changed.before, customerId, store);
+    await moveBack(change.before, customerId, store);
   }
-  return changed;
+  return change;
 }
 
 /**

@@ -59,7 +59,7 @@ export const CUSTOMERS: Kind<StoredCustomer> = {
 };
 
 /** A record before and after a change. */
-export interface Changed<T> {
+export interface ChangedRecord<T> {
   readonly before: T;
   readonly record: T;
   readonly durability: Durability;
@@ -87,7 +87,7 @@ export async function changeRecord<T extends StoredRecord>(
   id: string,
   change: (record: T) => T,
   guard?: Guard,
-): Promise<Changed<T>> {
+): Promise<ChangedRecord<T>> {
   let before: T | null = null;
   const updated = await storeOf(store).update(id, (present) => {
     before = present;

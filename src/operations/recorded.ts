@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname, userInfo } from 'node:os';
 import { DURABLE, type Durability } from '../admit/ledger.ts';
 import { Failure, type FailureCode, Refused } from '../failure.ts';
-import type { Deleted } from '../identify/record-store.ts';
+import type { RecordDeletion } from '../identify/record-store.ts';
 import type { StoredRecord } from '../model/record.ts';
 import type { AuditStore } from './audit-store.ts';
 import {
@@ -14,7 +14,7 @@ import {
   type RecordedChange,
   stateOf,
 } from './audit-trail.ts';
-import type { Changed } from './operator-store.ts';
+import type { ChangedRecord } from './operator-store.ts';
 import type { MadeUsageChange } from './usage-changes.ts';
 
 /** What an operation has changed. */
@@ -148,7 +148,7 @@ export function changeOfRecord(
     before = null,
     record,
     durability,
-  }: Omit<Changed<StoredRecord>, 'before'> & { readonly before?: StoredRecord | null },
+  }: Omit<ChangedRecord<StoredRecord>, 'before'> & { readonly before?: StoredRecord | null },
   isSame = false,
 ): Change {
   return {
@@ -161,7 +161,7 @@ export function changeOfRecord(
 }
 
 /** The deletion of a key or a customer, which may have been deleted before. */
-export function changeOfDeletion({ before, durability }: Deleted<StoredRecord>): Change {
+export function changeOfDeletion({ before, durability }: RecordDeletion<StoredRecord>): Change {
   const isSame = before.deletedAtMs !== undefined;
   return {
     target: before.id,

@@ -7,8 +7,8 @@ import {
   type DecidedColumns,
   type Finding,
   type LiveQuestion,
+  type RefusalQuery,
   type RequestsSeen,
-  type Sought,
   STEP_MS,
   STEPS_KEPT,
   type TailBatch,
@@ -91,14 +91,14 @@ export class RecentRequests {
   }
 
   /** @returns what is asked for. Tails that are new begin now. */
-  answer({ sought, tails }: LiveQuestion): RequestsSeen {
+  answer({ queries, tails }: LiveQuestion): RequestsSeen {
     const nowMs = this.#wallMs();
     this.#turnTo(nowMs);
     return {
       traffic: { lastStep: this.#step, counts: this.#traffic() },
       near: this.#nearest(nowMs),
       refused: this.#refused.at(nowMs),
-      found: sought.map((one) => this.#find(one, nowMs)),
+      found: queries.map((one) => this.#find(one, nowMs)),
       tails: this.#batches(tails, nowMs),
     };
   }
@@ -126,12 +126,12 @@ export class RecentRequests {
     return counts;
   }
 
-  #find(sought: Sought, nowMs: number): Finding {
-    if ('caller' in sought) {
-      const calls = joinedCalls(this.#calls.of(sought.caller));
-      return joinedFound([{ refusals: this.#known.ofCaller(sought.caller, nowMs), calls }]);
+  #find(query: RefusalQuery, nowMs: number): Finding {
+    if ('caller' in query) {
+      const calls = joinedCalls(this.#calls.of(query.caller));
+      return joinedFound([{ refusals: this.#known.ofCaller(query.caller, nowMs), calls }]);
     }
-    const { requestId } = sought;
+    const { requestId } = query;
     const refusals = [...this.#known.of(requestId, nowMs), ...this.#others.of(requestId, nowMs)];
     return joinedFound([{ refusals, calls: null }]);
   }

@@ -10,7 +10,7 @@ import { STEP_MS, TRAFFIC_COLUMNS, type Traffic } from '../../src/operations/liv
 import { RecentRequests } from '../../src/telemetry/recent-requests.ts';
 import { standingsOf } from '../support/standings.ts';
 
-const NOTHING = { sought: [], tails: [] };
+const NOTHING = { queries: [], tails: [] };
 const EVERYTHING: TailFilter = { plan: null, key: null, route: null, verdict: null, status: null };
 const LIMIT = windowLimit('minute', 100);
 
@@ -84,7 +84,7 @@ describe('refusals', () => {
   const refused = (members: Partial<Exchange>) =>
     exchangeOf({ judgement: 'refused', status: 429, code: 'rate_limit_exceeded', ...members });
   const found = (recent: RecentRequests, id: string) =>
-    recent.answer({ ...NOTHING, sought: [{ requestId: id }] }).found[0]!.refusals;
+    recent.answer({ ...NOTHING, queries: [{ requestId: id }] }).found[0]!.refusals;
 
   test('of known callers 10,000 are kept, and a flood of others drops none of them', () => {
     const { recent } = recentAt();
@@ -117,7 +117,7 @@ describe('refusals', () => {
       clock.nowMs += 10;
     }
     const idsOf = (caller: string) => {
-      const { refusals } = recent.answer({ ...NOTHING, sought: [{ caller }] }).found[0]!;
+      const { refusals } = recent.answer({ ...NOTHING, queries: [{ caller }] }).found[0]!;
       return refusals.map(({ requestId }) => requestId);
     };
     expect(idsOf('key_a')).toEqual(Array.from({ length: 50 }, (_, i) => `a${59 - i}`));
@@ -134,7 +134,7 @@ describe('refusals', () => {
       clock.nowMs += 10;
       recent.note(refused({ requestId: `r${i}`, accountId: 'key_a', judgement: verdict.kind, refusal: verdict }));
     }
-    const { refusals } = recent.answer({ ...NOTHING, sought: [{ caller: 'key_a' }] }).found[0]!;
+    const { refusals } = recent.answer({ ...NOTHING, queries: [{ caller: 'key_a' }] }).found[0]!;
     // Two were admitted, three were refused, and the sixth began the ban.
     const expected = ['r999', 'r998', 'r997', 'r996', 'r995', 'r5', 'r4', 'r3', 'r2'];
     expect(refusals.map(({ requestId }) => requestId)).toEqual(expected);
@@ -142,7 +142,7 @@ describe('refusals', () => {
 
   test('of a caller began when the first of them came that no admitted request has followed', () => {
     const { clock, recent } = recentAt();
-    const callsOf = (caller: string) => recent.answer({ ...NOTHING, sought: [{ caller }] }).found[0]!.calls;
+    const callsOf = (caller: string) => recent.answer({ ...NOTHING, queries: [{ caller }] }).found[0]!.calls;
     const at = (ms: number) => new Date(1_000_000_000 + ms).toISOString();
     expect(callsOf('key_a')).toEqual({ last: null, admittedAt: null, refusedSince: null });
     const note = (atMs: number, members: Partial<Exchange>) => {

@@ -115,9 +115,9 @@ export const createCustomer = defineOperation({
     .meta({ id: 'NewCustomer', examples: [{ plan: 'pro', name: 'Acme Ltd', owner: 'sales@example.com' }] }),
   output: customer,
   fails: { conflict: 'The customer that this Idempotency-Key made is deleted.' },
-  async run(store, { plan, ...given }, asked) {
+  async run(store, { plan, ...given }, invocation) {
     const attributesAt = (nowMs: number) => ({ plan, ...newAttributes(given, nowMs) });
-    const created = await makeCustomer(store, repeatableOf(asked), attributesAt);
+    const created = await makeCustomer(store, repeatableOf(invocation), attributesAt);
     return createdDone(CUSTOMERS, created, async ({ record }) =>
       customerReport(record, store.plans(), record.createdAtMs),
     );

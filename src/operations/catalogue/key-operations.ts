@@ -186,11 +186,11 @@ export const createKey = defineOperation({
     conflict:
       'The key that this Idempotency-Key made is revoked, expired or deleted, or its secret was rotated away. Or its customer was deleted, or its plan removed, while it was made: it was then taken back.',
   },
-  async run(store, { plan, customer, ...given }, asked) {
+  async run(store, { plan, customer, ...given }, invocation) {
     const owner =
       customer === undefined ? { plan: plan! } : { plan: (await customerOfNewKey(customer, store)).plan, customer };
     const attributesAt = (nowMs: number) => ({ ...owner, ...newAttributes(given, nowMs) });
-    const created = await createOwnedKey(store, repeatableOf(asked), attributesAt);
+    const created = await createOwnedKey(store, repeatableOf(invocation), attributesAt);
     return createdDone(KEYS, created, async ({ record, secret }) => {
       const { id, ...rest } = keyReport(record, store.plans(), record.createdAtMs, await customersOf([record], store));
       return { id, key: secret, ...rest };
@@ -270,8 +270,8 @@ export const revokeKey = defineOperation({
   action: 'key.revoke',
   async run(store, { id }, { guard }) {
     const nowMs = store.nowMs();
-    const changed = await changeRecord(KEYS, store, id, (key) => revoked(key, nowMs), guard);
-    return changedDone(SHOWN_KEYS, store, changed, changed.before.revokedAtMs !== null);
+    const change = await changeRecord(KEYS, store, id, (key) => revoked(key, nowMs), guard);
+    return changedDone(SHOWN_KEYS, store, change, change.before.revokedAtMs !== null);
   },
 });
 
@@ -310,11 +310,11 @@ export const moveKey = defineOperation({
   output: movedKey,
   fails: { conflict: true },
   async run(store, { id, customer: customerId, plan = null }, { guard }) {
-    const changed = await moveToCustomer(store, id, { customerId, plan }, guard);
-    const { before, record } = changed;
+    const change = await moveToCustomer(store, id, { customerId, plan }, guard);
+    const { before, record } = change;
     const ban = await banOf(accountIdOf(id, record.customer ?? null), store);
     const standing = ban === null ? null : { number: ban.number, until: Math.ceil(ban.untilMs / 1000) };
-    const { output, ...done } = await changedDone(SHOWN_KEYS, store, changed, before.customer === record.customer);
+    const { output, ...done } = await changedDone(SHOWN_KEYS, store, change, before.customer === record.customer);
     return { ...done, output: { ...output, ban: standing } };
   },
 });
@@ -386,8 +386,8 @@ export const rotateKey = defineOperation({
     const overlapMs = leaked ? 0 : keptMs;
     const nowMs = store.nowMs();
     const { secret, stored } = newSecret({ pepper: store.peppers[0]!, random: store.random, nowMs });
-    const changed = await changeRecord(KEYS, store, id, (key) => rotated(key, stored, overlapMs, nowMs), guard);
-    const { output, ...done } = await changedDone(SHOWN_KEYS, store, changed, false);
+    const change = await changeRecord(KEYS, store, id, (key) => rotated(key, stored, overlapMs, nowMs), guard);
+    const { output, ...done } = await changedDone(SHOWN_KEYS, store, change, false);
     const { id: keyId, ...rest } = output;
     return { ...done, output: { id: keyId, key: secret, ...rest } };
   },
@@ -425,8 +425,8 @@ export const endSecret = defineOperation({
   },
   async run(store, { id, last4 }, { guard }) {
     const nowMs = store.nowMs();
-    const changed = await changeRecord(KEYS, store, id, (key) => withSecretEnded(key, last4, nowMs), guard);
-    return changedDone(SHOWN_KEYS, store, changed, false);
+    const change = await changeRecord(KEYS, store, id, (key) => withSecretEnded(key, last4, nowMs), guard);
+    return changedDone(SHOWN_KEYS, store, change, false);
   },
 });
 

@@ -4,7 +4,7 @@ import type { Recording } from '../recorded.ts';
 import { OPERATIONS, type StoreOperation } from './all.ts';
 import type { Contexts, StoreContext } from './contexts.ts';
 import { pathMembersOf, readInput } from './input.ts';
-import type { Asked, InputOf, OutputOf } from './operation.ts';
+import type { InputOf, Invocation, OutputOf } from './operation.ts';
 import { type AnyOperation, type DoneOf, PLAINLY, perform } from './perform.ts';
 
 /** How a program asks for an operation, beside its input. */
@@ -49,7 +49,7 @@ function methodOf(operation: AnyOperation, contextOf: () => StoreContext, record
 const NOTHING = z.strictObject({});
 
 /** What an operation is given: the members of its path, and the rest, which a request sends as its query or body. */
-interface Given {
+interface InputParts {
   readonly ids: Readonly<Record<string, string>>;
   readonly body: Readonly<Record<string, unknown>>;
 }
@@ -59,19 +59,19 @@ export function performGiven<O extends AnyOperation>(
   operation: O,
   contexts: Partial<Contexts>,
   recording: Recording | null,
-  { ids, body }: Given,
-  asked: Asked,
+  { ids, body }: InputParts,
+  invocation: Invocation,
 ): Promise<DoneOf<O>> {
   const ask = () => ({
     input: { ...(readInput(operation.input ?? NOTHING, body) as object), ...ids },
     // Another thread parses a large input.
-    asked: { ...asked, body: operation.maxBytes === undefined ? body : Buffer.from(JSON.stringify(body)) },
+    invocation: { ...invocation, body: operation.maxBytes === undefined ? body : Buffer.from(JSON.stringify(body)) },
   });
   return perform(operation, contexts, recording, Object.values(ids)[0] ?? null, ask);
 }
 
 /** The members of the path and the rest, as JSON would have them: a member that is undefined is absent. @throws Failure `refused` */
-export function partsOf(operation: AnyOperation, given: unknown): Given {
+export function partsOf(operation: AnyOperation, given: unknown): InputParts {
   const sent = asJson(given ?? {});
   if (typeof sent !== 'object' || sent === null || Array.isArray(sent)) throw new Failure('refused', INPUT_RULE);
   const body: Record<string, unknown> = { ...sent };

@@ -43,7 +43,7 @@ interface Definition<
   readonly command?: readonly [name: string, line: string];
   /** The action in the record of changes; left out if it changes nothing. Every attempt is recorded. */
   readonly action?: Action;
-  /** It makes several changes, each with an entry of its own (`Asked.recorded`). Its own action has an attempt with a wrong input. */
+  /** It makes several changes, each with an entry of its own (`Invocation.recorded`). Its own action has an attempt with a wrong input. */
   readonly recordsEach?: true;
   /**
    * What becomes of the key or the customer ("it"), for a person who is about to do this: plain sentences for `--help`, for the
@@ -85,7 +85,7 @@ interface Definition<
   readonly run: (
     context: Contexts[On],
     input: z.output<In> & PathMembers<Line>,
-    asked: Asked,
+    invocation: Invocation,
   ) => Promise<Done<z.output<Out>>>;
 }
 
@@ -100,7 +100,7 @@ type Effect = Partial<Pick<Operation, 'effect' | 'isFinal'>>;
 type FailureWay = 'not_found' | 'conflict' | 'invalid_plans' | 'store_unavailable';
 
 /** How an operator has asked for an operation, beside its input. */
-export interface Asked {
+export interface Invocation {
   /** The name under which the change is made once; null without one. */
   readonly once: string | null;
   /** Refuses any version of the key but those that the operator has seen; undefined if any will do. */

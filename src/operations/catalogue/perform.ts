@@ -2,18 +2,18 @@ import { isCustomerId } from '../../model/record.ts';
 import { unknownCustomer, unknownKey } from '../operator-store.ts';
 import { type Recording, recorded } from '../recorded.ts';
 import type { Contexts } from './contexts.ts';
-import type { Asked, Done, Operation } from './operation.ts';
+import type { Done, Invocation, Operation } from './operation.ts';
 
 /** An operation whose input and output are not looked at. */
 export interface AnyOperation extends Omit<Operation, 'run'> {
-  readonly run: (context: never, input: never, asked: Asked) => Promise<Done<unknown>>;
+  readonly run: (context: never, input: never, invocation: Invocation) => Promise<Done<unknown>>;
 }
 
 /** The result of an operation, by its type. */
 export type DoneOf<O> = O extends { readonly run: (...args: never) => Promise<infer Result> } ? Result : never;
 
 /** How an operation is asked for that nothing else is known about. */
-export const PLAINLY: Asked = {
+export const PLAINLY: Invocation = {
   once: null,
   guard: undefined,
   body: undefined,
@@ -34,14 +34,14 @@ export async function perform<O extends AnyOperation>(
   contexts: Partial<Contexts>,
   recording: Recording | null,
   target: string | null,
-  ask: () => { readonly input: object; readonly asked: Asked },
+  ask: () => { readonly input: object; readonly invocation: Invocation },
 ): Promise<DoneOf<O>> {
   const read = once(ask);
   const work = async () => {
-    const { input, asked } = read();
+    const { input, invocation } = read();
     insistOnKind(operation, target);
     const recorder = recording === null ? {} : recorderOf(recording);
-    return operation.run(contexts[operation.on] as never, input as never, { ...asked, ...recorder });
+    return operation.run(contexts[operation.on] as never, input as never, { ...invocation, ...recorder });
   };
   const { action } = operation;
   if (action === undefined || recording === null || recordsNothing(operation, read)) {
@@ -67,7 +67,7 @@ function once<T>(work: () => T): () => T {
   };
 }
 
-function recorderOf(recording: Recording): Pick<Asked, 'by' | 'recorded'> {
+function recorderOf(recording: Recording): Pick<Invocation, 'by' | 'recorded'> {
   return { by: recording.origin.actor, recorded: (change) => recorded(recording, change) };
 }
 

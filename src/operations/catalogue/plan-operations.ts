@@ -13,7 +13,7 @@ import { announceWritten, untilInForce, writePlans } from '../plans/write.ts';
 import type { Change } from '../recorded.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import type { PlansContext } from './contexts.ts';
-import { type Asked, defineOperation } from './operation.ts';
+import { defineOperation, type Invocation } from './operation.ts';
 
 /** JSON needs up to six bytes for a character of the text, which may have 512 KiB. */
 const DRAFT_BYTES = 4 * 1024 * 1024;
@@ -199,7 +199,7 @@ export const writePlansFile = defineOperation({
     conflict: 'The file cannot be replaced, or live keys use a plan that the text lacks. Nothing was written.',
     invalid_plans: 'The text has faults. Nothing was written.',
   },
-  run: (context, _, asked) => replaceFile(context, asked, async () => asked.body as Uint8Array),
+  run: (context, _, invocation) => replaceFile(context, invocation, async () => invocation.body as Uint8Array),
 });
 
 /**
@@ -207,11 +207,11 @@ export const writePlansFile = defineOperation({
  * @param bodyOf returns `{text}` as JSON, once it is clear that the file may be written
  * @throws Refused, Failure. Nothing is written then
  */
-async function replaceFile(context: PlansContext, asked: Asked, bodyOf: () => Promise<Uint8Array>) {
+async function replaceFile(context: PlansContext, invocation: Invocation, bodyOf: () => Promise<Uint8Array>) {
   const { drafts, file, inForce, users, mayWrite, replaced } = context;
   // A person with a shell as the user of the gateway can write the file without Tollgate.
-  if (!mayWrite && asked.by?.kind !== 'shell') throw new Refused('forbidden', SWITCHED_OFF);
-  const { versions } = asked;
+  if (!mayWrite && invocation.by?.kind !== 'shell') throw new Refused('forbidden', SWITCHED_OFF);
+  const { versions } = invocation;
   const isExpected = (found: string) => versions === null || versions.includes(found);
   const body = await bodyOf();
   const plans = await replaced();
@@ -226,7 +226,7 @@ async function replaceFile(context: PlansContext, asked: Asked, bodyOf: () => Pr
   }
   const { before, version } = done;
   const isSame = before === version;
-  if (!isSame) await announceWritten(version, asked.by!, context);
+  if (!isSame) await announceWritten(version, invocation.by!, context);
   const change: Change = isSame
     ? { outcome: 'unchanged', target: null, before: null, after: null }
     : { target: null, before: { version: before }, after: versionState(version, sound.changes) };
@@ -330,8 +330,8 @@ export const restorePlansVersion = defineOperation({
     conflict: 'The file cannot be replaced, or live keys use a plan that the version lacks. Nothing was written.',
     invalid_plans: 'The text has faults by the rules of this version of Tollgate. Nothing was written.',
   },
-  run: (context, { version: word }, asked) =>
-    replaceFile(context, asked, async () => {
+  run: (context, { version: word }, invocation) =>
+    replaceFile(context, invocation, async () => {
       const history = await readHistory(context.plansHistory);
       return Buffer.from(JSON.stringify({ text: await history.textOf(versionNamed(word, history)) }));
     }),

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { Refused } from '../../failure.ts';
-import type { Updated } from '../../identify/record-store.ts';
+import type { RecordUpdate } from '../../identify/record-store.ts';
 import { type RecordKind, shapeOf } from '../../model/attributes.ts';
 import { editedLimits, type Limits } from '../../model/plan.ts';
 import { isSuspended, type StoredRecord } from '../../model/record.ts';
@@ -8,12 +8,12 @@ import type { DeepReadonly } from '../../model/values.ts';
 import { bodyDigestOf, type Created, type Repeatable, type SecretEnd } from '../create-once.ts';
 import { edited, type RecordEdits, resumed, suspended } from '../key-changes.ts';
 import { DURATION_RULE, durationFrom, MOMENT_RULE, momentFrom } from '../operation-values.ts';
-import { type Changed, changeRecord, type Kind } from '../operator-store.ts';
+import { type ChangedRecord, changeRecord, type Kind } from '../operator-store.ts';
 import { insistOnPlan } from '../plans/versions.ts';
 import { changeOfRecord } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
 import type { StoreContext } from './contexts.ts';
-import type { Asked, Done } from './operation.ts';
+import type { Done, Invocation } from './operation.ts';
 
 // What operators do with keys and customers alike. The files of both kinds add to each operation its name, path and sentences.
 
@@ -24,7 +24,7 @@ export interface ShownKind<T extends StoredRecord, Out extends z.ZodType> extend
 }
 
 /** The member of the path of an operation on one record. */
-export interface Named {
+export interface RecordPath {
   readonly id: string;
 }
 
@@ -73,12 +73,12 @@ export const CREATING = {
   once: true,
 } as const;
 
-export function repeatableOf({ once, body }: Asked): Repeatable | null {
+export function repeatableOf({ once, body }: Invocation): Repeatable | null {
   return once === null ? null : { name: once, body: bodyDigestOf(body) };
 }
 
 /** @throws Refused if the Idempotency-Key was used for something else, or what it made has ended */
-export async function createdDone<T extends StoredRecord, M extends Updated<T>, Out>(
+export async function createdDone<T extends StoredRecord, M extends RecordUpdate<T>, Out>(
   { what }: Kind<T>,
   created: Created<M>,
   reportOf: (made: M) => Promise<DeepReadonly<Out>>,
@@ -147,15 +147,15 @@ export function updating<K extends RecordKind, T extends StoredRecord, Out exten
       minProperties: 1,
       examples: [{ plan: 'business', limits: { minute: null } }],
     }),
-    async run(context: StoreContext, { id, expiresAt, ...given }: GivenEdits & Named, { guard }: Asked) {
+    async run(context: StoreContext, { id, expiresAt, ...given }: GivenEdits & RecordPath, { guard }: Invocation) {
       const { goneElsewhere, plans } = context;
       const nowMs = context.nowMs();
       const ends = expiresAt === undefined ? {} : { expiresAtMs: msOf(expiresAt, nowMs) };
       const edits = { ...given, ...ends } as RecordEdits;
       if (edits.plan !== undefined) insistOnPlan(edits.plan, await goneElsewhere());
       const sources = { plans: plans().plans, nowMs };
-      const changed = await changeRecord(kind, context, id, (one) => edited(one, edits, sources, kind.what), guard);
-      return changedDone(kind, context, changed, false);
+      const change = await changeRecord(kind, context, id, (one) => edited(one, edits, sources, kind.what), guard);
+      return changedDone(kind, context, change, false);
     },
   } as const;
 }
@@ -171,13 +171,13 @@ export function suspending<T extends StoredRecord, Out extends z.ZodType>(kind: 
     input,
     async run(
       context: StoreContext,
-      { id, until = null, reason = null }: z.output<typeof input> & Named,
-      { guard }: Asked,
+      { id, until = null, reason = null }: z.output<typeof input> & RecordPath,
+      { guard }: Invocation,
     ) {
       const nowMs = context.nowMs();
       const given = { untilMs: msOf(until, nowMs), reason };
-      const changed = await changeRecord(kind, context, id, (one) => suspended(one, given, nowMs), guard);
-      return changedDone(kind, context, changed, changed.record === changed.before);
+      const change = await changeRecord(kind, context, id, (one) => suspended(one, given, nowMs), guard);
+      return changedDone(kind, context, change, change.record === change.before);
     },
   } as const;
 }
@@ -187,9 +187,9 @@ export function resuming<T extends StoredRecord, Out extends z.ZodType>(kind: Sh
   return {
     ...changing(kind),
     input: z.strictObject({}, 'must be an object'),
-    async run(context: StoreContext, { id }: Named, { guard }: Asked) {
-      const changed = await changeRecord(kind, context, id, resumed, guard);
-      return changedDone(kind, context, changed, !isSuspended(changed.before.suspended, context.nowMs()));
+    async run(context: StoreContext, { id }: RecordPath, { guard }: Invocation) {
+      const change = await changeRecord(kind, context, id, resumed, guard);
+      return changedDone(kind, context, change, !isSuspended(change.before.suspended, context.nowMs()));
     },
   } as const;
 }
@@ -198,9 +198,9 @@ export function resuming<T extends StoredRecord, Out extends z.ZodType>(kind: Sh
 export async function changedDone<T extends StoredRecord, Out extends z.ZodType>(
   { report }: ShownKind<T, Out>,
   context: StoreContext,
-  changed: Changed<T>,
+  change: ChangedRecord<T>,
   isSame: boolean,
 ): Promise<Done<z.output<Out>>> {
-  const { record } = changed;
-  return { output: await report(record, context), change: changeOfRecord(changed, isSame), record };
+  const { record } = change;
+  return { output: await report(record, context), change: changeOfRecord(change, isSame), record };
 }

@@ -34,7 +34,7 @@ import { importRows } from '../transfer/import-keys.ts';
 import { MAX_SLICE } from '../transfer/keys-and-customers.ts';
 import { lackedPeppers, restoreRecords } from '../transfer/restore.ts';
 import { COLUMNS, type Column, type Row } from '../transfer/rows.ts';
-import { type Asked, type Done, defineOperation } from './operation.ts';
+import { type Done, defineOperation, type Invocation } from './operation.ts';
 
 // Keys and customers of a file, a slice at a time: each record has an outcome of its own, and the others are written all the same.
 
@@ -323,14 +323,14 @@ export const applyKeys = defineOperation({
       .array(appliedOutcome)
       .describe('What became of each customer, each key and each key to revoke, in their order.'),
   }),
-  async run(store, { set, customers, keys, secrets, prune, dryRun }, asked) {
+  async run(store, { set, customers, keys, secrets, prune, dryRun }, invocation) {
     const gone = await store.goneElsewhere();
     const plans = new Map([...store.plans().plans].filter(([name]) => !gone.has(name)));
     const file = { set, customers, keys };
     checkEntries(file, [...plans.keys()], (path, message) => {
       throw new Failure('refused', `${path.join('.')} ${message}`);
     });
-    const deps = { ...store, plans, secrets: new Map(Object.entries(secrets)), recorded: recordedIn(asked) };
+    const deps = { ...store, plans, secrets: new Map(Object.entries(secrets)), recorded: recordedIn(invocation) };
     const { entries, customersOfFile } = await planApply(file, { ...deps, nowMs: store.nowMs() });
     const planned = [...entries, ...prune.map((one) => ({ ...one, kind: 'revoke' as const }))];
     const made = dryRun ? [] : await applyChanges(planned.filter(isChange), { set, customersOfFile }, deps);
@@ -346,7 +346,7 @@ export const applyKeys = defineOperation({
   },
 });
 
-function recordedIn({ recorded }: Asked) {
+function recordedIn({ recorded }: Invocation) {
   return (change: PlannedChange, work: () => Promise<MadeChange>) =>
     recorded({
       action: `${kindOf(change.id)}.${change.kind}`,

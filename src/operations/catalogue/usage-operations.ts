@@ -11,8 +11,8 @@ import { unreadable, unreadableReport } from '../unreadable.ts';
 import { endFrom, resetReport, topUpReport, type UsageChange, undoneReport } from '../usage-changes.ts';
 import { MAX_EXPORTED, spanFrom, usagePage, usageRecord } from '../usage-history.ts';
 import type { StoreContext } from './contexts.ts';
-import { type Asked, type Done, defineOperation } from './operation.ts';
-import type { Named } from './record-operations.ts';
+import { type Done, defineOperation, type Invocation } from './operation.ts';
+import type { RecordPath } from './record-operations.ts';
 
 export const showUsage = defineOperation({
   name: 'showUsage',
@@ -74,7 +74,7 @@ const toppingUp = {
   input: newTopUp,
   output: topUpReport,
   fails: { conflict: true },
-  run: async (store: StoreContext, { id, ...given }: z.output<typeof newTopUp> & Named, { once }: Asked) =>
+  run: async (store: StoreContext, { id, ...given }: z.output<typeof newTopUp> & RecordPath, { once }: Invocation) =>
     doneOnce(id, await addTopUp(store, id, given, once)),
 } as const;
 
@@ -100,7 +100,7 @@ const undoing = {
   action: 'topup.undo',
   output: undoneReport,
   fails: { not_found: 'There is no such key or customer, or no such top-up is in force.', conflict: true },
-  run: async (store: StoreContext, { id, topUp: named }: Named & { readonly topUp: string }) =>
+  run: async (store: StoreContext, { id, topUp: named }: RecordPath & { readonly topUp: string }) =>
     doneOnce(id, await takeTopUpBack(store, id, named)),
 } as const;
 
@@ -139,7 +139,7 @@ const resetting = {
   input: newReset,
   output: resetReport,
   fails: { conflict: true },
-  run: async (store: StoreContext, { id, windows }: z.output<typeof newReset> & Named, { once }: Asked) =>
+  run: async (store: StoreContext, { id, windows }: z.output<typeof newReset> & RecordPath, { once }: Invocation) =>
     doneOnce(id, await resetCounts(store, id, windows ?? null, once)),
 } as const;
 
@@ -212,7 +212,7 @@ const showingHistory = {
   on: 'store',
   input: askedSpan,
   output: historyReport,
-  async run(store: StoreContext, { id, ...asked }: z.output<typeof askedSpan> & Named) {
+  async run(store: StoreContext, { id, ...asked }: z.output<typeof askedSpan> & RecordPath) {
     const { from = null, to = null, step = null, unit = null } = asked;
     const span = spanFrom({ from, to, step }, store.nowMs());
     if ('fault' in span) throw new Failure('refused', span.fault);

@@ -1,6 +1,6 @@
 import type { KeptRefusal } from '../../model/refusal.ts';
 import { joinedFound } from '../live/found.ts';
-import type { Finding, LocalGateway, Sought } from '../live/shapes.ts';
+import type { Finding, LocalGateway, RefusalQuery } from '../live/shapes.ts';
 import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './fleet-exchange.ts';
 import type { GatewayAnswer } from './messages.ts';
 import type { Presence } from './presence.ts';
@@ -19,7 +19,7 @@ export interface FoundRefusal extends KeptRefusal {
 }
 
 interface Search {
-  readonly sought: Sought;
+  readonly query: RefusalQuery;
   readonly found: Finding<FoundRefusal>[];
   /** The gateways that have not answered. */
   readonly waitingFor: Set<string>;
@@ -47,23 +47,23 @@ export class Explanations implements FleetJob {
    * Finds what all gateways remember. This takes up to 2.5 s, because the others read questions once a second.
    * @returns null if too many searches run already
    */
-  async find(sought: Sought): Promise<Finding<FoundRefusal> | null> {
+  async find(query: RefusalQuery): Promise<Finding<FoundRefusal> | null> {
     if (this.#running >= MAX_SEARCHES) return null;
     this.#running++;
     try {
-      return await this.#search(sought);
+      return await this.#search(query);
     } finally {
       this.#running--;
     }
   }
 
-  async #search(sought: Sought): Promise<Finding<FoundRefusal>> {
-    const { facts, seen } = await this.#local.ask({ sought: [sought], tails: [] });
+  async #search(query: RefusalQuery): Promise<Finding<FoundRefusal>> {
+    const { facts, seen } = await this.#local.ask({ queries: [query], tails: [] });
     const found = [foundOn(this.#exchange.id, facts.host, seen.found[0]!)];
     await this.#presence.refresh();
     const waitingFor = this.#presence.others();
     const question = this.#exchange.newQuestion();
-    this.#searches.set(question, { sought, found, waitingFor });
+    this.#searches.set(question, { query, found, waitingFor });
     await this.#exchange.untilAnswered(waitingFor, WITHIN_MS);
     this.#searches.delete(question);
     return joinedFound(found);
@@ -78,7 +78,7 @@ export class Explanations implements FleetJob {
   }
 
   leave({ questions }: Draft): void {
-    for (const [id, { sought }] of this.#searches) questions.set(id, questionText(sought));
+    for (const [id, { query }] of this.#searches) questions.set(id, questionText(query));
   }
 
   onAnswer(answer: GatewayAnswer): void {
@@ -91,13 +91,13 @@ export class Explanations implements FleetJob {
 
   async onQuestions(questions: readonly OpenQuestion[]): Promise<void> {
     const open = questions.flatMap(({ id, requester, question }) =>
-      question.kind === 'explain' ? [{ id, requester, sought: question.sought }] : [],
+      question.kind === 'explain' ? [{ id, requester, query: question.query }] : [],
     );
     const asked = open.filter(({ id }) => !this.#answered.has(id)).slice(0, MAX_ANSWERED);
     const answered = new Set(open.map(({ id }) => id).filter((id) => this.#answered.has(id)));
     this.#answered = answered;
     if (asked.length === 0) return;
-    const { facts, seen } = await this.#local.ask({ sought: asked.map(({ sought }) => sought), tails: [] });
+    const { facts, seen } = await this.#local.ask({ queries: asked.map(({ query }) => query), tails: [] });
     for (const [i, { id, requester }] of asked.entries()) {
       answered.add(id);
       const { refusals, calls } = seen.found[i]!;
@@ -112,6 +112,6 @@ function foundOn(gateway: string, gatewayHost: string, { refusals, calls }: Find
 }
 
 /** A gateway of an earlier version does not know the question about a caller, and does not answer it. */
-function questionText(sought: Sought): string {
-  return JSON.stringify('caller' in sought ? sought : { explain: sought.requestId });
+function questionText(query: RefusalQuery): string {
+  return JSON.stringify('caller' in query ? query : { explain: query.requestId });
 }

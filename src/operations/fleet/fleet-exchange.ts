@@ -160,7 +160,7 @@ export class FleetExchange {
 
   async #runHeartbeat(): Promise<void> {
     const tails = this.#jobs.flatMap(({ tailsToCollect }) => tailsToCollect ?? []);
-    const local = await this.#options.local.ask({ sought: [], tails });
+    const local = await this.#options.local.ask({ queries: [], tails });
     this.#local = local;
     for (const job of this.#jobs) job.onLocal?.(local);
     const store = await this.#openStore();

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { lastCalls, sentNear, sentRefusal, type TailFilter, tailedRequest, tailFilter } from '../../model/refusal.ts';
 import { unpackedCallers } from '../live/refused-callers.ts';
-import { gatewayFacts, type Sought, STEP_MS } from '../live/shapes.ts';
+import { gatewayFacts, type RefusalQuery, STEP_MS } from '../live/shapes.ts';
 import { unpacked } from '../live/traffic.ts';
 import type { FleetNews } from './fleet-store.ts';
 
@@ -81,7 +81,7 @@ export function readAnswer(sent: string): GatewayAnswer | null {
 /** A question of another gateway: for requests, for refusals, for its recent requests, or whether it is watched. */
 export type GatewayQuestion =
   | { readonly kind: 'tail'; readonly filter: TailFilter }
-  | { readonly kind: 'explain'; readonly sought: Sought }
+  | { readonly kind: 'explain'; readonly query: RefusalQuery }
   /** `most`: the most bytes that it may leave. */
   | { readonly kind: 'record'; readonly most: number }
   | { readonly kind: 'watch' };
@@ -92,8 +92,8 @@ export function readQuestion(sent: string): GatewayQuestion {
   const filter = tailFilter.safeParse(tail).data;
   if (filter !== undefined) return { kind: 'tail', filter };
   if (typeof record === 'number' && record >= 0) return { kind: 'record', most: record };
-  if (typeof caller === 'string') return { kind: 'explain', sought: { caller } };
-  return typeof explain === 'string' ? { kind: 'explain', sought: { requestId: explain } } : { kind: 'watch' };
+  if (typeof caller === 'string') return { kind: 'explain', query: { caller } };
+  return typeof explain === 'string' ? { kind: 'explain', query: { requestId: explain } } : { kind: 'watch' };
 }
 
 function objectFrom(sent: string): Record<string, unknown> {

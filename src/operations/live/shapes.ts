@@ -62,20 +62,20 @@ export interface RefusedCallers {
   readonly most: readonly RefusedCount[];
 }
 
-/** The refusals that are wanted: those with one request id, or those of one caller: a key, a caller with tokens or a customer. */
-export type Sought = { readonly requestId: string } | { readonly caller: string };
+/** Asks for the refusals with one request id, or for those of one caller: a key, a caller with tokens or a customer. */
+export type RefusalQuery = { readonly requestId: string } | { readonly caller: string };
 
-/** What a process, or a gateway, remembers of what is sought. */
+/** What a process, or a gateway, remembers of the refusals that a query asks for. */
 export interface Finding<R extends KeptRefusal = KeptRefusal> {
   /** Newest first. */
   readonly refusals: readonly R[];
-  /** Null unless a caller was sought. */
+  /** Null unless the query names a caller. */
   readonly calls: LastCalls | null;
 }
 
 /** What a process is asked for, about once a second. */
 export interface LiveQuestion {
-  readonly sought: readonly Sought[];
+  readonly queries: readonly RefusalQuery[];
   /** The tails that are open. A tail that is not named for 5 s ends. */
   readonly tails: readonly { readonly id: string; readonly filter: TailFilter }[];
 }
@@ -86,7 +86,7 @@ export interface RequestsSeen {
   /** Those with the smallest share left first. */
   readonly near: readonly NearCandidate[];
   readonly refused: RefusedCallers;
-  /** One for each that is sought, in that order. */
+  /** One for each query, in that order. */
   readonly found: readonly Finding[];
   readonly tails: readonly TailBatch[];
 }

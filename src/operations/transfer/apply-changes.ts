@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
 import { digestOf } from '../../identify/api-key.ts';
-import type { CustomerStore, KeyStore, Updated } from '../../identify/record-store.ts';
+import type { CustomerStore, KeyStore, RecordUpdate } from '../../identify/record-store.ts';
 import {
   digestsOf,
   isKey,
@@ -19,7 +19,7 @@ import { appliedTo, type Compared } from './entries.ts';
 import { isRefusal, storeOf } from './keys-and-customers.ts';
 
 /** A change that was made, or that was no longer needed. */
-export interface MadeChange extends Updated<StoredRecord> {
+export interface MadeChange extends RecordUpdate<StoredRecord> {
   /** Null if the change made the record. */
   readonly before: StoredRecord | null;
   /** True if nothing was changed: another command had done so, or the key is no longer one of the set. */

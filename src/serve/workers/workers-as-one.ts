@@ -63,7 +63,7 @@ export class WorkersAsOne implements LocalGateway {
     );
     const facts = await this.#factsOf(joinedState(answers.map(({ state }) => state)));
     const seen = answers.map((answer) => answer.seen);
-    return { facts, seen: { ...joinedSeen(question.sought, seen), traffic: this.#traffic() } };
+    return { facts, seen: { ...joinedSeen(question.queries, seen), traffic: this.#traffic() } };
   }
 
   decidedColumns(): Promise<readonly (DecidedColumns | null)[]> {
@@ -107,7 +107,7 @@ function joinedState(states: readonly ProcessState[]): ProcessState {
   };
 }
 
-function joinedSeen(sought: LiveQuestion['sought'], all: readonly RequestsSeen[]): Omit<RequestsSeen, 'traffic'> {
+function joinedSeen(queries: LiveQuestion['queries'], all: readonly RequestsSeen[]): Omit<RequestsSeen, 'traffic'> {
   const near = new Map<string, NearCandidate>();
   for (const one of all.flatMap((seen) => seen.near)) {
     const known = near.get(one.id);
@@ -124,7 +124,7 @@ function joinedSeen(sought: LiveQuestion['sought'], all: readonly RequestsSeen[]
   return {
     refused: refusedCallersOf(all.map((seen) => seen.refused)),
     near: [...near.values()].sort((a, b) => a.share - b.share),
-    found: sought.map((_, i) => joinedFound(all.flatMap((seen) => seen.found[i] ?? []))),
+    found: queries.map((_, i) => joinedFound(all.flatMap((seen) => seen.found[i] ?? []))),
     tails: joinedTails,
   };
 }

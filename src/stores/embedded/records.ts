@@ -1,7 +1,13 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
-import type { Deleted, RecordPage, RecordStore, StoreChange, Updated } from '../../identify/record-store.ts';
+import type {
+  RecordDeletion,
+  RecordPage,
+  RecordStore,
+  RecordUpdate,
+  StoreChange,
+} from '../../identify/record-store.ts';
 import {
   insistedRecord,
   isReadable,
@@ -171,12 +177,12 @@ export class EmbeddedRecords<T extends StoredRecord> implements RecordStore<T> {
     return DURABLE;
   }
 
-  async update(id: string, change: (record: T) => T): Promise<Updated<T> | null> {
+  async update(id: string, change: (record: T) => T): Promise<RecordUpdate<T> | null> {
     const changed = await this.#replace(id, (record) => (record.deletedAtMs === undefined ? change(record) : null));
     return changed === null ? null : { record: changed.next, durability: DURABLE };
   }
 
-  async delete(id: string, bury: (record: T) => T): Promise<Deleted<T> | null> {
+  async delete(id: string, bury: (record: T) => T): Promise<RecordDeletion<T> | null> {
     const changed = await this.#replace(id, bury);
     return changed === null ? null : { before: changed.before, durability: DURABLE };
   }

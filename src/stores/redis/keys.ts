@@ -1,6 +1,6 @@
 import type { Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
-import type { KeyScan, KeyStore, RecordPage, Updated, UpdateOptions } from '../../identify/record-store.ts';
+import type { KeyScan, KeyStore, RecordPage, RecordUpdate, UpdateOptions } from '../../identify/record-store.ts';
 import { indexedOf, isReadable, type StoredKey, UnreadableRecord } from '../../model/record.ts';
 import type { RedisClient } from './connection.ts';
 import type { ChangingConnection } from './durable-writes.ts';
@@ -86,7 +86,7 @@ export class RedisKeys extends Records<StoredKey> implements KeyStore {
     id: string,
     change: (key: StoredKey) => StoredKey,
     { isLasting = true }: UpdateOptions = {},
-  ): Promise<Updated<StoredKey> | null> {
+  ): Promise<RecordUpdate<StoredKey> | null> {
     const changed = await this.change(id, (key) => (key.deletedAtMs === undefined ? change(key) : null));
     if (changed === null) return null;
     return { record: changed.next, durability: isLasting ? await changed.secure() : NOT_WAITED_FOR };

@@ -1,7 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import type { Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
-import type { Deleted, RecordPage, RecordStore, StoreChange, Updated } from '../../identify/record-store.ts';
+import type {
+  RecordDeletion,
+  RecordPage,
+  RecordStore,
+  RecordUpdate,
+  StoreChange,
+} from '../../identify/record-store.ts';
 import {
   insistedRecord,
   isReadable,
@@ -154,13 +160,13 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
     return this.#secure(null, record, '');
   }
 
-  async update(id: string, change: (record: T) => T): Promise<Updated<T> | null> {
+  async update(id: string, change: (record: T) => T): Promise<RecordUpdate<T> | null> {
     const changed = await this.change(id, (record) => (record.deletedAtMs === undefined ? change(record) : null));
     return changed === null ? null : { record: changed.next, durability: await changed.secure() };
   }
 
   /** Replaces the record first: the record is then deleted, even if its removal from the list fails. */
-  async delete(id: string, bury: (record: T) => T): Promise<Deleted<T> | null> {
+  async delete(id: string, bury: (record: T) => T): Promise<RecordDeletion<T> | null> {
     const changed = await this.change(id, bury);
     if (changed === null) return null;
     const { index } = this.#kind;

@@ -109,7 +109,7 @@ function gatewayOn(store: FleetStore, id: string): Fleet {
     ...{ id, store: async () => store, wallMs: () => NOW_MS, monotonicMs: () => performance.now() },
     local: {
       ask: async (question) => {
-        recent.answer({ ...question, sought: [] });
+        recent.answer({ ...question, queries: [] });
         if (id === 'b' && !noted && question.tails.length > 0) {
           noted = true;
           for (const one of requests()) recent.note(one);
