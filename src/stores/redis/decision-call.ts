@@ -21,7 +21,7 @@ export const WINDOWS_LUA = luaFile('./windows.lua');
 export const RECALLS_LUA = `local RECALLS = '${keyspace.recallsChannel}'\n`;
 export const HISTORY_LUA = luaFile('./history.lua');
 /** The decision script. Exported for the test that compares it with src/engine. */
-export const DECIDE_LUA = `${HISTORY_LUA}${RECALLS_LUA}${ENGINE_LUA}return files.decision_script.main()\n`;
+export const DECIDE_LUA = `${HISTORY_LUA}${RECALLS_LUA}${ENGINE_LUA}return decision_script()\n`;
 
 /** How often a call is made with the periods that the store's clock asks for. */
 const MAX_ATTEMPTS = 3;

@@ -2,8 +2,11 @@ import { readFileSync } from 'node:fs';
 import { SourceMap } from 'node:module';
 import { luaFile } from './lua-script.ts';
 
-/** The engine (src/engine) and the shell around it as Lua: `npm run engine:lua` makes it. */
-export const ENGINE_LUA = luaFile('./engine.lua');
+/**
+ * The engine (src/engine) and the shell around it as Lua: `npm run engine:lua` makes it. Redis gets it without indents and comments, but
+ * with all its lines, because the map counts them.
+ */
+export const ENGINE_LUA = luaFile('./engine.lua').replace(/^ *(?:--.*)?/gm, '');
 
 /**
  * The message of an error in a script that has ENGINE_LUA, with the line of TypeScript in place of the line of the script, as far as

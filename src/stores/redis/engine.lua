@@ -1,9 +1,280 @@
 -- Made by `npm run engine:lua` of src/engine and src/stores/redis/shell, which say what it does: change those.
 -- The line of TypeScript for each line is in engine.lua.map.
-local files = {counting = nil, charging = nil, refusing = nil, leasing = nil, special = nil, decide = nil, decision_reply = nil, store_clock = nil, whole_number = nil, rare_fields = nil, stored_account = nil, decision_script = nil, settle = nil, settlement_script = nil}
-local functions = {
-counting = function()
-local ____exports = {slicedCount = false, WINDOW_MS = false, endIfOpened = false, presentCount = false, countIn = false, placeOf = false, givenBack = false, fitsAtMs = false, nextEndMs = false, withoutWindow = false, copyOfWindows = false}
+local rare = {}
+local charging_chargeOf, charging_roomOf, charging_isPresent, charging_presentWindows, charging_limitOf, charging_roomFor, charging_count
+do
+--- What one request charges a budget.
+function charging_chargeOf(budget, cost, amounts)
+  local ____budget_0 = budget
+  local unit = ____budget_0.unit
+  if unit == nil then
+    return cost
+  end
+  return amounts and amounts[unit] or 0
+end
+--- How much must be left of a limit for a request that charges `charge`: the store admits a request that takes nothing in advance as
+-- long as something is left.
+function charging_roomOf(charge)
+  return charge > 1 and charge or 1
+end
+--- Whether an open fixed window is what `presentCount` would return: a quick test, because most windows are.
+function charging_isPresent(count, limit, nowMs)
+  return limit.slices == nil and limit.instants == nil and count.slices == nil and nowMs < count.endsAtMs and count.endsAtMs <= nowMs + limit.lengthMs
+end
+--- The part of some windows that a budget counts and that has not ended.
+function charging_presentWindows(before, limits, nowMs)
+  local windows = {}
+  local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
+    local count = before[limit.window]
+    if count ~= nil then
+      if not charging_isPresent(count, limit, nowMs) then
+        count = rare.counting.presentCount(count, limit, nowMs).count
+      end
+      if count ~= nil then
+        windows[limit.window] = count
+      end
+    end
+  end
+  return windows
+end
+--- The limit that a budget has for a window.
+function charging_limitOf(budget, window)
+  local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
+    if limit.window == window then
+      return limit
+    end
+  end
+  return nil
+end
+--- How many of `n` requests fit into all windows of the present accounts.
+-- 
+-- @param returned what to take for unused, by account; left out: nothing
+function charging_roomFor(decision, budgets, n, returned)
+  local room = n
+  do
+    local i = 0
+    while i < #budgets do
+      local budget = budgets[i + 1]
+      local ____decision_accounts_index_3 = decision.accounts[i + 1]
+      local windows = ____decision_accounts_index_3.windows
+      local charge = charging_chargeOf(budget, decision.cost, decision.amounts)
+      local unused = returned == nil and 0 or returned[i + 1]
+      local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
+        local open = windows[limit.window]
+        local left = limit.limit - (open == nil and 0 or open.used) + unused
+        if left < room * charge then
+          room = math.floor(left / charge)
+        elseif charge == 0 and left <= 0 then
+          room = 0
+        end
+      end
+      i = i + 1
+    end
+  end
+  return room < 0 and 0 or room
+end
+--- Counts `spent` in every window of a budget.
+-- 
+-- @param windows present ones, which this changes
+function charging_count(windows, limits, nowMs, spent)
+  local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
+    local before = windows[limit.window]
+    local isFixed = limit.slices == nil and limit.instants == nil
+    if before ~= nil and limit.slices == nil then
+      windows[limit.window] = {used = before.used + spent, endsAtMs = before.endsAtMs}
+    elseif isFixed then
+      windows[limit.window] = {used = spent, endsAtMs = nowMs + limit.lengthMs}
+    else
+      windows[limit.window] = rare.counting.countIn(before, limit, nowMs, spent)
+    end
+  end
+end
+end
+local store_clock_seconds, store_clock_nowMs
+do
+local time = redis.call("TIME")
+--- The present by the store's clock, as it was when the script began. Redis gives both parts as text, which Lua calculates with.
+store_clock_seconds = time[1]
+--- Unix milliseconds.
+store_clock_nowMs = store_clock_seconds * 1000 + math.floor(time[2] / 1000)
+end
+local whole_number_MOST, whole_number_wholeIn
+do
+--- The largest number that Lua and the gateway count exactly.
+whole_number_MOST = 9007199254740992
+--- Undefined if the text is not a whole number that a gateway can have written.
+function whole_number_wholeIn(text)
+  local number = tonumber(text)
+  if number == nil or number < 0 or number > whole_number_MOST or number ~= math.floor(number) then
+    return nil
+  end
+  return number
+end
+end
+local stored_account_windowsIn, stored_account_FOREIGN, stored_account_includeNow, stored_account_loadAccount, stored_account_saveAccount
+do
+--- What was counted, in the first two of `values` for each limit. Undefined if some is foreign.
+function stored_account_windowsIn(values, limits)
+  local windows = {}
+  local at = 0
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    local usedText = values[at + 1]
+    local endsText = values[at + 1 + 1]
+    at = at + 2
+    if usedText ~= false or endsText ~= false then
+      local used = usedText == false and 0 or tonumber(usedText)
+      local endsAtMs = endsText == false and 0 or whole_number_wholeIn(endsText)
+      if endsAtMs == nil then
+        return nil
+      end
+      if used == nil then
+        local count = rare.rare_fields.slicesIn(usedText, endsAtMs, window)
+        if count == nil then
+          return nil
+        end
+        windows[window] = count
+      else
+        if used < 0 or used > whole_number_MOST or used ~= math.floor(used) then
+          return nil
+        end
+        if endsAtMs > 0 then
+          windows[window] = {used = used, endsAtMs = endsAtMs}
+        end
+      end
+    end
+  end
+  return windows
+end
+--- The account has values that no gateway has written.
+stored_account_FOREIGN = "foreign"
+--- Whether the instants of all calendar windows include the present.
+function stored_account_includeNow(limits, nowMs)
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
+    local instants = ____value.instants
+    if instants ~= nil and (nowMs < instants[1] or nowMs >= instants[#instants]) then
+      return false
+    end
+  end
+  return true
+end
+function stored_account_loadAccount(key, ____bindingPattern0)
+  local inFlight
+  local limits
+  local fields
+  fields = ____bindingPattern0.fields
+  limits = ____bindingPattern0.limits
+  inFlight = ____bindingPattern0.inFlight
+  local values = redis.pcall(
+    "HMGET",
+    key,
+    unpack(fields)
+  )
+  local err = values.err
+  if err ~= nil then
+    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or stored_account_FOREIGN
+  end
+  local windows = stored_account_windowsIn(values, limits)
+  if windows == nil then
+    return stored_account_FOREIGN
+  end
+  local account = {windows = windows}
+  local at = 2 * #limits
+  local hasRare = false
+  do
+    local i = at
+    while i < at + 7 do
+      if values[i + 1] ~= false then
+        hasRare = true
+      end
+      i = i + 1
+    end
+  end
+  if hasRare and not rare.rare_fields.readRare(account, key, values, at) then
+    return stored_account_FOREIGN
+  end
+  if inFlight ~= nil then
+    account.tickets = rare.rare_fields.ticketsIn(values[at + 7 + 1])
+  end
+  return account
+end
+--- Writes what has changed of an account.
+-- 
+-- @returns an error of the store
+function stored_account_saveAccount(key, ____bindingPattern0, before, after, bans, nowMs)
+  local limits
+  local fields
+  fields = ____bindingPattern0.fields
+  limits = ____bindingPattern0.limits
+  local changes = {}
+  local size = 0
+  local lastMs = 0
+  local isLasting = false
+  local earlier = before.windows
+  local later = after.windows
+  local at = 0
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    local was = earlier[window]
+    local is = later[window]
+    if is ~= nil and is.endsAtMs > lastMs then
+      lastMs = is.endsAtMs
+    end
+    if was ~= is then
+      local slices = is and is.slices
+      local endsAtMs = is == nil and 0 or is.endsAtMs
+      changes[size + 1] = fields[at + 1]
+      changes[size + 1 + 1] = slices == nil and (is == nil and 0 or is.used) or rare.rare_fields.slicesText(slices)
+      size = size + 2
+      if was == nil or slices ~= nil or was.slices ~= nil or was.endsAtMs ~= endsAtMs then
+        changes[size + 1] = fields[at + 1 + 1]
+        changes[size + 1 + 1] = slices == nil and endsAtMs or slices.startsAtMs
+        size = size + 2
+        if was == nil or endsAtMs > was.endsAtMs then
+          isLasting = true
+        end
+      end
+    end
+    at = at + 2
+  end
+  if before.strikes ~= after.strikes or before.ban ~= after.ban or before.leases ~= after.leases or before.tickets ~= after.tickets then
+    lastMs = math.max(
+      lastMs,
+      rare.rare_fields.writeRare(changes, before, after)
+    )
+    isLasting = true
+  end
+  if #changes == 0 then
+    return nil
+  end
+  local written = redis.pcall(
+    "HSET",
+    key,
+    unpack(changes)
+  )
+  if type(written) ~= "number" then
+    return written
+  end
+  if isLasting then
+    local ____after_2 = after
+    local strikes = ____after_2.strikes
+    local ban = ____after_2.ban
+    if strikes ~= nil then
+      lastMs = math.max(lastMs, strikes.endsAtMs)
+    end
+    if ban ~= nil then
+      lastMs = math.max(lastMs, ban.untilMs + (bans == nil and 0 or bans.forgetMs))
+    end
+    if lastMs > nowMs + redis.call("PTTL", key) then
+      redis.call("PEXPIREAT", key, lastMs)
+    end
+  end
+  return nil
+end
+end
+setmetatable(rare, {__index = function(_, name)
+if name == "counting" then
+local exports = {slicedCount = false, WINDOW_MS = false, endIfOpened = false, presentCount = false, countIn = false, placeOf = false, givenBack = false, fitsAtMs = false, nextEndMs = false, withoutWindow = false, copyOfWindows = false}
 local countInSlices, oneSlice, presentSlices, withoutFirst, copyFrom, leavesAtMs, boundary
 function countInSlices(count, limit, nowMs, spent)
   if (count and count.slices) == nil then
@@ -20,12 +291,12 @@ function countInSlices(count, limit, nowMs, spent)
     counted[#counted + 1] = 0
   end
   counted[at + 1] = counted[at + 1] + spent
-  return ____exports.slicedCount({per = per, startsAtMs = startsAtMs, first = first, counts = counted}, limit.lengthMs)
+  return exports.slicedCount({per = per, startsAtMs = startsAtMs, first = first, counts = counted}, limit.lengthMs)
 end
 --- Slices as a store keeps them, with the total and the end of the count.
-function ____exports.slicedCount(slices, lengthMs)
+function exports.slicedCount(slices, lengthMs)
   local used = 0
-  for ____, count in ipairs(slices.counts) do
+  local ____all = slices.counts for ____i = 1, #____all do local count = ____all[____i]
     used = used + count
   end
   return {
@@ -35,7 +306,7 @@ function ____exports.slicedCount(slices, lengthMs)
   }
 end
 function oneSlice(limit, nowMs, used)
-  return ____exports.slicedCount({per = limit.slices, startsAtMs = nowMs, first = 0, counts = {used}}, limit.lengthMs)
+  return exports.slicedCount({per = limit.slices, startsAtMs = nowMs, first = 0, counts = {used}}, limit.lengthMs)
 end
 function presentSlices(count, slices, lengthMs, nowMs)
   local ____slices_6 = slices
@@ -70,7 +341,7 @@ function withoutFirst(slices, gone, lengthMs)
   local number = slices.first + gone
   local first = number % per
   local startsAtMs = slices.startsAtMs + (number - first) / per * lengthMs
-  return ____exports.slicedCount(
+  return exports.slicedCount(
     {
       per = per,
       startsAtMs = startsAtMs,
@@ -98,7 +369,7 @@ function boundary(index, lengthMs, per)
   return math.floor(index * lengthMs / per)
 end
 --- How long a window lasts, milliseconds; of a month the longest.
-____exports.WINDOW_MS = {
+exports.WINDOW_MS = {
   second = 1000,
   minute = 60000,
   hour = 3600000,
@@ -107,9 +378,9 @@ ____exports.WINDOW_MS = {
   month = 2678400000
 }
 --- When a window ends that opens at `nowMs`.
-function ____exports.endIfOpened(limit, nowMs)
+function exports.endIfOpened(limit, nowMs)
   if limit.instants ~= nil then
-    for ____, instant in ipairs(limit.instants) do
+    local ____all = limit.instants for ____i = 1, #____all do local instant = ____all[____i]
       if nowMs < instant then
         return instant
       end
@@ -122,7 +393,7 @@ end
 -- 
 -- A fixed count becomes one slice of the present, because the time of each request in it is unknown. The slices of a sliding count
 -- become one count that ends when the oldest of them leaves, which is no later than any Retry-After has promised.
-function ____exports.presentCount(count, limit, nowMs)
+function exports.presentCount(count, limit, nowMs)
   if count == nil or nowMs >= count.endsAtMs then
     return {backMs = 0}
   end
@@ -144,7 +415,7 @@ function ____exports.presentCount(count, limit, nowMs)
       backMs = present.backMs
     }
   end
-  local latestMs = ____exports.endIfOpened(limit, nowMs)
+  local latestMs = exports.endIfOpened(limit, nowMs)
   if count.slices == nil then
     local backMs = math.max(count.endsAtMs - latestMs, 0)
     return {count = backMs == 0 and count or ({used = count.used, endsAtMs = latestMs}), backMs = backMs}
@@ -166,28 +437,28 @@ end
 --- The count after `spent` more at `nowMs`.
 -- 
 -- @param count a present one; undefined if the window is not open
-function ____exports.countIn(count, limit, nowMs, spent)
+function exports.countIn(count, limit, nowMs, spent)
   if limit.slices ~= nil then
     return countInSlices(count, limit, nowMs, spent)
   end
   if count == nil then
     return {
       used = spent,
-      endsAtMs = ____exports.endIfOpened(limit, nowMs)
+      endsAtMs = exports.endIfOpened(limit, nowMs)
     }
   end
   return {used = count.used + spent, endsAtMs = count.endsAtMs}
 end
 --- Where a count keeps what was counted last: when that ceases to count, Unix milliseconds. It stays the same while the count is
 -- open, unless an operator sets the clock back or changes the kind of the window.
-function ____exports.placeOf(count)
+function exports.placeOf(count)
   return count.endsAtMs
 end
 --- The count after some of it was given back at its place (`placeOf`); the same object if that place is gone, so that the store gives
 -- nothing back twice or to somebody else's time. Undefined if nothing is left.
 -- 
 -- @param count a present one
-function ____exports.givenBack(count, limit, place, amount)
+function exports.givenBack(count, limit, place, amount)
   if count.slices == nil then
     if count.endsAtMs ~= place then
       return count
@@ -231,7 +502,7 @@ function ____exports.givenBack(count, limit, place, amount)
 end
 --- The first instant at which a request of `cost` fits, if the store counts nothing else: for a sliding window when enough slices
 -- have left, for others the end of the window. If it never fits, when the window is empty.
-function ____exports.fitsAtMs(count, limit, cost)
+function exports.fitsAtMs(count, limit, cost)
   local ____count_5 = count
   local slices = ____count_5.slices
   if slices == nil then
@@ -256,11 +527,11 @@ function ____exports.fitsAtMs(count, limit, cost)
   return count.endsAtMs
 end
 --- When the next part of a count ceases to count: the oldest slice of a sliding window, or the whole count of another window.
-function ____exports.nextEndMs(count, lengthMs)
+function exports.nextEndMs(count, lengthMs)
   return count.slices == nil and count.endsAtMs or leavesAtMs(count.slices, 0, lengthMs)
 end
 --- The windows without one of them.
-function ____exports.withoutWindow(windows, gone)
+function exports.withoutWindow(windows, gone)
   local left = {}
   for name in pairs(windows) do
     local window = name
@@ -270,110 +541,20 @@ function ____exports.withoutWindow(windows, gone)
   end
   return left
 end
-function ____exports.copyOfWindows(windows)
+function exports.copyOfWindows(windows)
   local copy = {}
   for name in pairs(windows) do
     copy[name] = windows[name]
   end
   return copy
 end
-return ____exports
-end,
-charging = function()
-local ____exports = {chargeOf = false, roomOf = false, isPresent = false, presentWindows = false, limitOf = false, roomFor = false, count = false}
---- What one request charges a budget.
-function ____exports.chargeOf(budget, cost, amounts)
-  local ____budget_0 = budget
-  local unit = ____budget_0.unit
-  if unit == nil then
-    return cost
-  end
-  return amounts and amounts[unit] or 0
-end
---- How much must be left of a limit for a request that charges `charge`: the store admits a request that takes nothing in advance as
--- long as something is left.
-function ____exports.roomOf(charge)
-  return charge > 1 and charge or 1
-end
---- Whether an open fixed window is what `presentCount` would return: a quick test, because most windows are.
-function ____exports.isPresent(count, limit, nowMs)
-  return limit.slices == nil and limit.instants == nil and count.slices == nil and nowMs < count.endsAtMs and count.endsAtMs <= nowMs + limit.lengthMs
-end
---- The part of some windows that a budget counts and that has not ended.
-function ____exports.presentWindows(before, limits, nowMs)
-  local windows = {}
-  for ____, limit in ipairs(limits) do
-    local count = before[limit.window]
-    if count ~= nil then
-      if not ____exports.isPresent(count, limit, nowMs) then
-        count = files.counting.presentCount(count, limit, nowMs).count
-      end
-      if count ~= nil then
-        windows[limit.window] = count
-      end
-    end
-  end
-  return windows
-end
---- The limit that a budget has for a window.
-function ____exports.limitOf(budget, window)
-  for ____, limit in ipairs(budget.limits) do
-    if limit.window == window then
-      return limit
-    end
-  end
-  return nil
-end
---- How many of `n` requests fit into all windows of the present accounts.
--- 
--- @param returned what to take for unused, by account; left out: nothing
-function ____exports.roomFor(decision, budgets, n, returned)
-  local room = n
-  do
-    local i = 0
-    while i < #budgets do
-      local budget = budgets[i + 1]
-      local ____decision_accounts_index_3 = decision.accounts[i + 1]
-      local windows = ____decision_accounts_index_3.windows
-      local charge = ____exports.chargeOf(budget, decision.cost, decision.amounts)
-      local unused = returned == nil and 0 or returned[i + 1]
-      for ____, limit in ipairs(budget.limits) do
-        local open = windows[limit.window]
-        local left = limit.limit - (open == nil and 0 or open.used) + unused
-        if left < room * charge then
-          room = math.floor(left / charge)
-        elseif charge == 0 and left <= 0 then
-          room = 0
-        end
-      end
-      i = i + 1
-    end
-  end
-  return room < 0 and 0 or room
-end
---- Counts `spent` in every window of a budget.
--- 
--- @param windows present ones, which this changes
-function ____exports.count(windows, limits, nowMs, spent)
-  for ____, limit in ipairs(limits) do
-    local before = windows[limit.window]
-    local isFixed = limit.slices == nil and limit.instants == nil
-    if before ~= nil and limit.slices == nil then
-      windows[limit.window] = {used = before.used + spent, endsAtMs = before.endsAtMs}
-    elseif isFixed then
-      windows[limit.window] = {used = spent, endsAtMs = nowMs + limit.lengthMs}
-    else
-      windows[limit.window] = files.counting.countIn(before, limit, nowMs, spent)
-    end
-  end
-end
-return ____exports
-end,
-refusing = function()
-local ____exports = {withEnd = false, banLengthMs = false, currentBan = false, keepStrikes = false, isStrike = false, strike = false}
+rare.counting = exports
+return exports
+elseif name == "refusing" then
+local exports = {withEnd = false, banLengthMs = false, currentBan = false, keepStrikes = false, isStrike = false, strike = false}
 local withoutBudget, hasBudget, lastRefusing
 --- The ban with another number and end.
-function ____exports.withEnd(ban, number, untilMs)
+function exports.withEnd(ban, number, untilMs)
   local ____ban_0 = ban
   local window = ____ban_0.window
   local budget = ____ban_0.budget
@@ -383,7 +564,7 @@ function withoutBudget(ban)
   return {number = ban.number, untilMs = ban.untilMs, window = ban.window}
 end
 function hasBudget(budgets, name)
-  for ____, budget in ipairs(budgets) do
+  local ____all = budgets for ____i = 1, #____all do local budget = ____all[____i]
     if budget.name == name then
       return true
     end
@@ -402,11 +583,11 @@ function lastRefusing(decision, budgets)
       local limits = ____budgets_index_5.limits
       local ____decision_accounts_index_6 = decision.accounts[i + 1]
       local windows = ____decision_accounts_index_6.windows
-      local needed = files.charging.roomOf(files.charging.chargeOf(budgets[i + 1], decision.cost, decision.amounts))
-      for ____, limit in ipairs(limits) do
+      local needed = charging_roomOf(charging_chargeOf(budgets[i + 1], decision.cost, decision.amounts))
+      local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
         local open = windows[limit.window]
         if limit.limit - (open == nil and 0 or open.used) < needed then
-          local atMs = open == nil and 0 or files.counting.fitsAtMs(open, limit, needed)
+          local atMs = open == nil and 0 or rare.counting.fitsAtMs(open, limit, needed)
           if atMs >= fitsAtMs then
             budget = name
             window = limit.window
@@ -420,7 +601,7 @@ function lastRefusing(decision, budgets)
   return {budget = budget, window = window, fitsAtMs = fitsAtMs}
 end
 --- The length of the `number`-th ban in milliseconds. Multiplied step by step, so that Lua gets the same bits.
-function ____exports.banLengthMs(rule, number)
+function exports.banLengthMs(rule, number)
   if rule.factor == 1 then
     return math.min(rule.firstMs, rule.longestMs)
   end
@@ -441,7 +622,7 @@ end
 -- 
 -- @param rule absent: the account has no bans under the present plan
 -- @param isRead whether the caller only reads the state, so that the store keeps no end that is made of the present
-function ____exports.currentBan(stored, rule, nowMs, budgets, isRead)
+function exports.currentBan(stored, rule, nowMs, budgets, isRead)
   local ban = (stored.budget == nil or hasBudget(budgets, stored.budget)) and stored or withoutBudget(stored)
   if rule == nil then
     return nowMs < ban.untilMs and ban or nil
@@ -452,13 +633,13 @@ function ____exports.currentBan(stored, rule, nowMs, budgets, isRead)
   if isRead or nowMs >= ban.untilMs then
     return ban
   end
-  local latestMs = nowMs + ____exports.banLengthMs(rule, ban.number)
-  return ban.untilMs > latestMs and ____exports.withEnd(ban, ban.number, latestMs) or ban
+  local latestMs = nowMs + exports.banLengthMs(rule, ban.number)
+  return ban.untilMs > latestMs and exports.withEnd(ban, ban.number, latestMs) or ban
 end
 --- Gives the account that is struck the strikes that it still has. Strikes end with the window that refused. If the clock was set back by at
 -- least `backMs`, according to the windows, the end of the strikes moves back by the same amount. Otherwise a client that waits for the
 -- end of the window would be banned for strikes of the window before.
-function ____exports.keepStrikes(before, accounts, rule, nowMs, backMs)
+function exports.keepStrikes(before, accounts, rule, nowMs, backMs)
   local ____rule_1 = rule
   local bans = ____rule_1.bans
   local bansIn = ____rule_1.bansIn
@@ -474,13 +655,13 @@ function ____exports.keepStrikes(before, accounts, rule, nowMs, backMs)
   accounts[bansIn + 1].strikes = endsAtMs == strikes.endsAtMs and strikes or ({count = strikes.count, endsAtMs = endsAtMs})
 end
 --- Whether the refusal of a request is a strike: one that waiting could have avoided.
-function ____exports.isStrike(budgets, rule, cost, amounts)
+function exports.isStrike(budgets, rule, cost, amounts)
   if rule.bans == nil then
     return false
   end
-  for ____, budget in ipairs(budgets) do
-    local needed = files.charging.roomOf(files.charging.chargeOf(budget, cost, amounts))
-    for ____, ____value in ipairs(budget.limits) do
+  local ____all = budgets for ____i = 1, #____all do local budget = ____all[____i]
+    local needed = charging_roomOf(charging_chargeOf(budget, cost, amounts))
+    local ____all = budget.limits for ____i = 1, #____all do local ____value = ____all[____i]
       local limit = ____value.limit
       if limit < needed then
         return false
@@ -490,7 +671,7 @@ function ____exports.isStrike(budgets, rule, cost, amounts)
   return true
 end
 --- Counts the refused requests as strikes, or imposes the ban that they lead to.
-function ____exports.strike(decision, budgets, rule)
+function exports.strike(decision, budgets, rule)
   local ____decision_4 = decision
   local nowMs = ____decision_4.nowMs
   local n = ____decision_4.n
@@ -509,7 +690,7 @@ function ____exports.strike(decision, budgets, rule)
     return
   end
   local number = (struck.ban == nil and 0 or struck.ban.number) + 1
-  local untilMs = nowMs + ____exports.banLengthMs(bans, number)
+  local untilMs = nowMs + exports.banLengthMs(bans, number)
   local window = last.window
   local budget = last.budget
   struck.ban = budget == "" and ({number = number, untilMs = untilMs, window = window}) or ({number = number, untilMs = untilMs, window = window, budget = budget})
@@ -517,18 +698,18 @@ function ____exports.strike(decision, budgets, rule)
   decision.bannedFrom = admitted + math.max(bans.after - before - 1, 0)
   decision.imposesBan = true
 end
-return ____exports
-end,
-leasing = function()
-local ____exports = {MAX_LEASE_MS = false, RETURN_WITHIN_MS = false, takeBack = false, decideWithLeases = false}
+rare.refusing = exports
+return exports
+elseif name == "leasing" then
+local exports = {MAX_LEASE_MS = false, RETURN_WITHIN_MS = false, takeBack = false, decideWithLeases = false}
 local knownLeases, unreturnedUnits, waitFor, giveBack, mayHelp, lend, hasRoomForLease, HOUR_MS, MIN_LEASE_MS, SHARE, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, MAX_LEASES
 function knownLeases(account, nowMs)
   local known = {}
   if account.leases == nil then
     return known
   end
-  local latestMs = nowMs + ____exports.MAX_LEASE_MS
-  for ____, lease in ipairs(account.leases) do
+  local latestMs = nowMs + exports.MAX_LEASE_MS
+  local ____all = account.leases for ____i = 1, #____all do local lease = ____all[____i]
     local id = lease.id
     local units = lease.units
     local endsAtMs = lease.endsAtMs
@@ -540,10 +721,10 @@ function knownLeases(account, nowMs)
 end
 function unreturnedUnits(account, nowMs)
   local sum = 0
-  for ____, ____value in ipairs(knownLeases(account, nowMs)) do
+  local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local ____value = ____all[____i]
     local units = ____value.units
     local endsAtMs = ____value.endsAtMs
-    if units > 0 and nowMs < endsAtMs + ____exports.RETURN_WITHIN_MS then
+    if units > 0 and nowMs < endsAtMs + exports.RETURN_WITHIN_MS then
       sum = sum + units
     end
   end
@@ -551,26 +732,26 @@ function unreturnedUnits(account, nowMs)
 end
 function waitFor(account, nowMs)
   local longest = 0
-  for ____, ____value in ipairs(knownLeases(account, nowMs)) do
+  local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local ____value = ____all[____i]
     local units = ____value.units
     local endsAtMs = ____value.endsAtMs
     if units ~= 0 then
-      longest = math.max(longest, endsAtMs + ____exports.RETURN_WITHIN_MS - nowMs)
+      longest = math.max(longest, endsAtMs + exports.RETURN_WITHIN_MS - nowMs)
     end
   end
   return longest
 end
 function giveBack(account, budget, places, units)
-  local windows = files.counting.copyOfWindows(account.windows)
+  local windows = rare.counting.copyOfWindows(account.windows)
   do
     local j = 0
     while j < #budget.limits do
       local limit = budget.limits[j + 1]
       local count = windows[limit.window]
       if count ~= nil then
-        local left = files.counting.givenBack(count, limit, places and places[j + 1] or 0, units)
+        local left = rare.counting.givenBack(count, limit, places and places[j + 1] or 0, units)
         if left == nil then
-          windows = files.counting.withoutWindow(windows, limit.window)
+          windows = rare.counting.withoutWindow(windows, limit.window)
         else
           windows[limit.window] = left
         end
@@ -587,10 +768,10 @@ function mayHelp(decision, budgets, rule, isStrike)
   local admitted = ____decision_10.admitted
   local nowMs = ____decision_10.nowMs
   local returned = {}
-  for ____, account in ipairs(accounts) do
+  local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
     returned[#returned + 1] = unreturnedUnits(account, nowMs)
   end
-  if files.charging.roomFor(decision, budgets, 1, returned) > 0 then
+  if charging_roomFor(decision, budgets, 1, returned) > 0 then
     return true
   end
   local struck = accounts[rule.bansIn + 1]
@@ -606,7 +787,7 @@ function lend(decision, budgets, id, most)
   local cost = ____decision_11.cost
   local nowMs = ____decision_11.nowMs
   local room = most * SHARE
-  local forMs = math.min(____exports.MAX_LEASE_MS, HOUR_MS - nowMs % HOUR_MS)
+  local forMs = math.min(exports.MAX_LEASE_MS, HOUR_MS - nowMs % HOUR_MS)
   do
     local i = 0
     while i < #accounts do
@@ -614,7 +795,7 @@ function lend(decision, budgets, id, most)
       if account.strikes ~= nil or not hasRoomForLease(account, nowMs) then
         return
       end
-      for ____, limit in ipairs(budgets[i + 1].limits) do
+      local ____all = budgets[i + 1].limits for ____i = 1, #____all do local limit = ____all[____i]
         local count = account.windows[limit.window]
         if count == nil then
           return
@@ -641,7 +822,7 @@ function lend(decision, budgets, id, most)
       local account = accounts[i + 1]
       local ____budgets_index_12 = budgets[i + 1]
       local limits = ____budgets_index_12.limits
-      files.charging.count(account.windows, limits, nowMs, units)
+      charging_count(account.windows, limits, nowMs, units)
       local leases = knownLeases(account, nowMs)
       leases[#leases + 1] = {id = id, units = #limits == 0 and -units or units, endsAtMs = nowMs + forMs}
       account.leases = leases
@@ -655,7 +836,7 @@ function hasRoomForLease(account, nowMs)
   if #known >= MAX_LEASES then
     return false
   end
-  for ____, ____value in ipairs(known) do
+  local ____all = known for ____i = 1, #____all do local ____value = ____all[____i]
     local units = ____value.units
     local endsAtMs = ____value.endsAtMs
     if units == 0 and nowMs < endsAtMs then
@@ -666,13 +847,13 @@ function hasRoomForLease(account, nowMs)
 end
 HOUR_MS = 3600000
 --- The longest lease. It is short because requests may wait until the lease of a killed gateway has ended.
-____exports.MAX_LEASE_MS = 250
+exports.MAX_LEASE_MS = 250
 MIN_LEASE_MS = 10
 SHARE = 16
 MIN_UNITS = 4
 MIN_REQUESTS = 2
 --- How long after the end of a lease its return may be on the way, so that a request waits for it and the store does not refuse it.
-____exports.RETURN_WITHIN_MS = 100
+exports.RETURN_WITHIN_MS = 100
 KNOWN_FOR_MS = 2000
 MAX_AHEAD_MS = 5000
 --- Minimum pause between two recalls of one account.
@@ -680,7 +861,7 @@ local RECALL_EVERY_MS = 20
 MAX_LEASES = 64
 --- True while a gateway may still return units of this account, even if no request can wait that long.
 local function mayReturn(account, nowMs)
-  for ____, ____value in ipairs(knownLeases(account, nowMs)) do
+  local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local ____value = ____all[____i]
     local units = ____value.units
     if units ~= 0 then
       return true
@@ -700,15 +881,15 @@ local function recall(decision)
       local account = accounts[i + 1]
       local lent = {}
       local isRecalled = false
-      for ____, lease in ipairs(knownLeases(account, nowMs)) do
+      local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local lease = ____all[____i]
         if lease.units ~= 0 then
           lent[#lent + 1] = lease
-        elseif lease.endsAtMs > nowMs + ____exports.MAX_LEASE_MS - RECALL_EVERY_MS then
+        elseif lease.endsAtMs > nowMs + exports.MAX_LEASE_MS - RECALL_EVERY_MS then
           isRecalled = true
         end
       end
       if #lent > 0 and not isRecalled then
-        lent[#lent + 1] = {id = 0, units = 0, endsAtMs = nowMs + ____exports.MAX_LEASE_MS}
+        lent[#lent + 1] = {id = 0, units = 0, endsAtMs = nowMs + exports.MAX_LEASE_MS}
         account.leases = lent
         recalls[#recalls + 1] = i
       end
@@ -720,7 +901,7 @@ local function recall(decision)
   end
 end
 --- Takes back what a gateway did not use of a lease: once, because the lease is then gone.
-function ____exports.takeBack(decision, budgets, returned)
+function exports.takeBack(decision, budgets, returned)
   local ____decision_1 = decision
   local accounts = ____decision_1.accounts
   local nowMs = ____decision_1.nowMs
@@ -730,7 +911,7 @@ function ____exports.takeBack(decision, budgets, returned)
       local account = accounts[i + 1]
       local others = {}
       local found
-      for ____, lease in ipairs(knownLeases(account, nowMs)) do
+      local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local lease = ____all[____i]
         if found == nil and lease.id == returned.id then
           found = lease
         else
@@ -762,7 +943,7 @@ function ____exports.takeBack(decision, budgets, returned)
   end
 end
 --- Decides about what was not admitted, and lends, where the store has lent units or is asked for some.
-function ____exports.decideWithLeases(decision, budgets, rule, room, terms)
+function exports.decideWithLeases(decision, budgets, rule, room, terms)
   local ____decision_5 = decision
   local accounts = ____decision_5.accounts
   local admitted = ____decision_5.admitted
@@ -770,7 +951,7 @@ function ____exports.decideWithLeases(decision, budgets, rule, room, terms)
   local nowMs = ____decision_5.nowMs
   local cost = ____decision_5.cost
   local amounts = ____decision_5.amounts
-  for ____, account in ipairs(accounts) do
+  local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
     if mayReturn(account, nowMs) then
       decision.mayReturn = true
     end
@@ -780,19 +961,19 @@ function ____exports.decideWithLeases(decision, budgets, rule, room, terms)
   elseif admitted < n then
     local waitMs = 0
     if not (terms and terms.isFinal) then
-      for ____, account in ipairs(accounts) do
+      local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
         waitMs = math.max(
           waitMs,
           waitFor(account, nowMs)
         )
       end
     end
-    local isStrike = files.refusing.isStrike(budgets, rule, cost, amounts)
+    local isStrike = rare.refusing.isStrike(budgets, rule, cost, amounts)
     if waitMs > 0 and mayHelp(decision, budgets, rule, isStrike) then
       recall(decision)
       decision.waitMs = waitMs
     elseif isStrike then
-      files.refusing.strike(decision, budgets, rule)
+      rare.refusing.strike(decision, budgets, rule)
       if decision.imposesBan then
         recall(decision)
         decision.mayReturn = nil
@@ -802,10 +983,10 @@ function ____exports.decideWithLeases(decision, budgets, rule, room, terms)
     lend(decision, budgets, terms.borrows.id, terms.borrows.units)
   end
 end
-return ____exports
-end,
-special = function()
-local ____exports = {toppedUp = false, topUpsOf = false, roomInFlight = false, addInFlight = false, afterReturn = false, keptAccount = false}
+rare.leasing = exports
+return exports
+elseif name == "special" then
+local exports = {toppedUp = false, topUpsOf = false, roomInFlight = false, addInFlight = false, afterReturn = false, keptAccount = false}
 local withTopUp, ticketsBeside, setTickets, keepTopUps, banAfter, TICKET_MS
 function withTopUp(limit, topUps, nowMs)
   local topUp = topUps[limit.window]
@@ -831,7 +1012,7 @@ function ticketsBeside(tickets, holder, nowMs)
   if tickets == nil then
     return others
   end
-  for ____, ticket in ipairs(tickets) do
+  local ____all = tickets for ____i = 1, #____all do local ticket = ____all[____i]
     if ticket.holder ~= holder and ticket.endsAtMs > nowMs then
       local endsAtMs = math.min(ticket.endsAtMs, nowMs + TICKET_MS)
       others[#others + 1] = {holder = ticket.holder, count = ticket.count, endsAtMs = endsAtMs}
@@ -868,7 +1049,7 @@ function keepTopUps(kept, before, nowMs)
   end
   kept.topUps = topUps
   local notes = {}
-  for ____, note in ipairs(before.topUpNotes or ({})) do
+  local ____all = before.topUpNotes or ({}) for ____i = 1, #____all do local note = ____all[____i]
     if nowMs < note.untilMs then
       notes[#notes + 1] = note
     end
@@ -888,7 +1069,7 @@ function banAfter(before, ban)
 end
 TICKET_MS = 10000
 --- The budgets with what operators have added to their limits, as far as it is in force.
-function ____exports.toppedUp(budgets, before, nowMs)
+function exports.toppedUp(budgets, before, nowMs)
   local all = {}
   do
     local i = 0
@@ -900,7 +1081,7 @@ function ____exports.toppedUp(budgets, before, nowMs)
         all[#all + 1] = budget
       else
         local limits = {}
-        for ____, limit in ipairs(budget.limits) do
+        local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
           limits[#limits + 1] = withTopUp(limit, topUps, nowMs)
         end
         all[#all + 1] = {name = budget.name, unit = budget.unit, inFlight = budget.inFlight, limits = limits}
@@ -911,9 +1092,9 @@ function ____exports.toppedUp(budgets, before, nowMs)
   return all
 end
 --- What operators have added to these limits; undefined if nothing.
-function ____exports.topUpsOf(limits)
+function exports.topUpsOf(limits)
   local found
-  for ____, ____value in ipairs(limits) do
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
     local window = ____value.window
     local topUp = ____value.topUp
     if topUp ~= nil then
@@ -927,7 +1108,7 @@ function ____exports.topUpsOf(limits)
 end
 --- How many further requests may be in flight in every account. Notes in the decision how many are, and gives the accounts the tickets of the
 -- other processes.
-function ____exports.roomInFlight(decision, before, rule, held)
+function exports.roomInFlight(decision, before, rule, held)
   local ____decision_3 = decision
   local nowMs = ____decision_3.nowMs
   local n = ____decision_3.n
@@ -952,7 +1133,7 @@ function ____exports.roomInFlight(decision, before, rule, held)
           ____temp_8 = rule.holder
         end
         local tickets = ____ticketsBeside_10(____temp_9, ____temp_8, nowMs)
-        for ____, ____value in ipairs(tickets) do
+        local ____all = tickets for ____i = 1, #____all do local ____value = ____all[____i]
           local count = ____value.count
           inFlight = inFlight + count
         end
@@ -967,7 +1148,7 @@ function ____exports.roomInFlight(decision, before, rule, held)
   return math.max(room, 0)
 end
 --- Counts those that were admitted among those in flight.
-function ____exports.addInFlight(decision, rule, held)
+function exports.addInFlight(decision, rule, held)
   local ____decision_11 = decision
   local admitted = ____decision_11.admitted
   local nowMs = ____decision_11.nowMs
@@ -980,7 +1161,7 @@ function ____exports.addInFlight(decision, rule, held)
         local own = math.max(held and held[i + 1] or 0, 0) + admitted
         if rule.holder ~= nil and own > 0 then
           local tickets = {}
-          for ____, ticket in ipairs(decision.accounts[i + 1].tickets or ({})) do
+          local ____all = decision.accounts[i + 1].tickets or ({}) for ____i = 1, #____all do local ticket = ____all[____i]
             tickets[#tickets + 1] = ticket
           end
           tickets[#tickets + 1] = {holder = rule.holder, count = own, endsAtMs = nowMs + TICKET_MS}
@@ -993,18 +1174,18 @@ function ____exports.addInFlight(decision, rule, held)
 end
 --- One account after a lease was returned, perhaps under an earlier rule: nothing else of it changes, because the present rule may count
 -- its strikes and windows otherwise.
-function ____exports.afterReturn(before, after, budget, nowMs)
-  local windows = files.counting.copyOfWindows(before.windows)
-  for ____, limit in ipairs(budget.limits) do
+function exports.afterReturn(before, after, budget, nowMs)
+  local windows = rare.counting.copyOfWindows(before.windows)
+  local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
     local window = limit.window
     local slices = limit.slices
     local earlier = before.windows[window]
     local left = after.windows[window]
-    local present = files.counting.presentCount(earlier, limit, nowMs).count
+    local present = rare.counting.presentCount(earlier, limit, nowMs).count
     local ____opt_15 = earlier and earlier.slices
     if (____opt_15 and ____opt_15.per) == slices and (present and present.used) ~= (left and left.used) then
       if left == nil then
-        windows = files.counting.withoutWindow(windows, window)
+        windows = rare.counting.withoutWindow(windows, window)
       else
         windows[window] = left
       end
@@ -1032,16 +1213,16 @@ function ____exports.afterReturn(before, after, budget, nowMs)
   return kept
 end
 --- One account after a decision, with what the rule does not count.
-function ____exports.keptAccount(before, decision, i, budget)
+function exports.keptAccount(before, decision, i, budget)
   local ____decision_23 = decision
   local nowMs = ____decision_23.nowMs
   local admitted = ____decision_23.admitted
   local after = decision.accounts[i + 1]
-  local windows = files.counting.copyOfWindows(after.windows)
+  local windows = rare.counting.copyOfWindows(after.windows)
   for name in pairs(before.windows) do
     local window = name
     local count = before.windows[window]
-    local limit = files.charging.limitOf(budget, window)
+    local limit = charging_limitOf(budget, window)
     local isConverted = count.slices ~= nil and count.slices.per ~= (limit and limit.slices) and after.windows[window] ~= nil
     if limit == nil or isConverted and admitted == 0 then
       windows[window] = count
@@ -1064,415 +1245,10 @@ function ____exports.keptAccount(before, decision, i, budget)
   keepTopUps(kept, before, nowMs)
   return kept
 end
-return ____exports
-end,
-decide = function()
-local ____exports = {UNSEEN = false, decide = false, accountAfter = false}
-local admit, presentAccount, backOf, hasTopUps, isBanned, isLent
-function admit(decision, budgets, rule, roomInFlight, terms)
-  local ____decision_8 = decision
-  local accounts = ____decision_8.accounts
-  local nowMs = ____decision_8.nowMs
-  local cost = ____decision_8.cost
-  local n = ____decision_8.n
-  local amounts = ____decision_8.amounts
-  local room = files.charging.roomFor(decision, budgets, n)
-  local admitted = room < roomInFlight and room or roomInFlight
-  decision.admitted = admitted
-  if admitted > 0 then
-    do
-      local i = 0
-      while i < #budgets do
-        local budget = budgets[i + 1]
-        local spent = admitted * files.charging.chargeOf(budget, cost, amounts)
-        if spent > 0 then
-          files.charging.count(accounts[i + 1].windows, budget.limits, nowMs, spent)
-        end
-        i = i + 1
-      end
-    end
-  end
-  if (terms and terms.borrows) ~= nil or isLent(accounts) then
-    files.leasing.decideWithLeases(
-      decision,
-      budgets,
-      rule,
-      room,
-      terms
-    )
-  elseif admitted < room then
-    decision.isCrowded = true
-  elseif admitted < n and files.refusing.isStrike(budgets, rule, cost, amounts) then
-    files.refusing.strike(decision, budgets, rule)
-  end
-end
-function presentAccount(before, i, rule, budgets, nowMs, n)
-  local ____budgets_index_11 = budgets[i + 1]
-  local limits = ____budgets_index_11.limits
-  local earlier = before[i + 1]
-  if earlier == nil then
-    return {windows = {}}
-  end
-  local account = {windows = files.charging.presentWindows(earlier.windows, limits, nowMs)}
-  if earlier.ban ~= nil then
-    local ____refusing_currentBan_14 = files.refusing.currentBan
-    local ____earlier_ban_13 = earlier.ban
-    local ____temp_12
-    if i == rule.bansIn then
-      ____temp_12 = rule.bans
-    else
-      ____temp_12 = nil
-    end
-    local ban = ____refusing_currentBan_14(
-      ____earlier_ban_13,
-      ____temp_12,
-      nowMs,
-      budgets,
-      n == 0
-    )
-    if ban ~= nil then
-      account.ban = ban
-    end
-  end
-  if earlier.topUps ~= nil then
-    local topUps = files.special.topUpsOf(limits)
-    if topUps ~= nil then
-      account.topUps = topUps
-    end
-  end
-  if earlier.leases ~= nil then
-    account.leases = earlier.leases
-  end
-  if earlier.tickets ~= nil then
-    account.tickets = earlier.tickets
-  end
-  return account
-end
-function backOf(before, budgets, nowMs)
-  local backMs = 0
-  do
-    local i = 0
-    while i < #budgets do
-      local ____opt_15 = before[i + 1]
-      local windows = ____opt_15 and ____opt_15.windows
-      if windows ~= nil then
-        for ____, limit in ipairs(budgets[i + 1].limits) do
-          backMs = math.max(
-            backMs,
-            files.counting.presentCount(windows[limit.window], limit, nowMs).backMs
-          )
-        end
-      end
-      i = i + 1
-    end
-  end
-  return backMs
-end
-function hasTopUps(accounts)
-  for ____, account in ipairs(accounts) do
-    if (account and account.topUps) ~= nil then
-      return true
-    end
-  end
-  return false
-end
-function isBanned(accounts, nowMs)
-  for ____, ____value in ipairs(accounts) do
-    local ban = ____value.ban
-    if ban ~= nil and nowMs < ban.untilMs then
-      return true
-    end
-  end
-  return false
-end
-function isLent(accounts)
-  for ____, ____value in ipairs(accounts) do
-    local leases = ____value.leases
-    if leases ~= nil then
-      return true
-    end
-  end
-  return false
-end
---- An account of which the store has nothing.
-____exports.UNSEEN = {windows = {}}
---- Decides `n` simultaneous requests of `cost` each (contract section 3). With `n` 0 it returns the present state, without everything that has
--- ended by `nowMs`.
--- 
--- @param before the accounts of the budgets; the store has nothing of those that are missing
--- @param rule its instants include `nowMs`
--- @param nowMs the store's clock, Unix milliseconds. It may jump.
--- @param cost whole number from 1
--- @param details a gateway borrows only without a bound of requests in flight and without amounts
-function ____exports.decide(before, rule, nowMs, cost, n, details)
-  local budgets = hasTopUps(before) and files.special.toppedUp(rule.budgets, before, nowMs) or rule.budgets
-  local accounts = {presentAccount(
-    before,
-    0,
-    rule,
-    budgets,
-    nowMs,
-    n
-  )}
-  do
-    local i = 1
-    while i < #budgets do
-      accounts[#accounts + 1] = presentAccount(
-        before,
-        i,
-        rule,
-        budgets,
-        nowMs,
-        n
-      )
-      i = i + 1
-    end
-  end
-  local ____opt_0 = before[rule.bansIn + 1]
-  if (____opt_0 and ____opt_0.strikes) ~= nil then
-    files.refusing.keepStrikes(
-      before,
-      accounts,
-      rule,
-      nowMs,
-      backOf(before, budgets, nowMs)
-    )
-  end
-  local decision = {
-    nowMs = nowMs,
-    cost = cost,
-    n = n,
-    admitted = 0,
-    bannedFrom = n,
-    accounts = accounts
-  }
-  local terms
-  if details ~= nil then
-    if details.amounts ~= nil then
-      decision.amounts = details.amounts
-    end
-    terms = details.terms
-    if (terms and terms.returned) ~= nil then
-      files.leasing.takeBack(decision, budgets, terms.returned)
-    end
-  end
-  local roomInFlight = n
-  if rule.isBounded then
-    roomInFlight = files.special.roomInFlight(decision, before, rule, details and details.held)
-  end
-  if isBanned(accounts, nowMs) then
-    decision.bannedFrom = 0
-  else
-    admit(
-      decision,
-      budgets,
-      rule,
-      roomInFlight,
-      terms
-    )
-  end
-  if rule.isBounded then
-    files.special.addInFlight(decision, rule, details and details.held)
-  end
-  return decision
-end
---- The account that a store keeps after a decision, which returns only what its rule counts: the same object as in the decision, or one that
--- has also the windows that the rule does not count, as after a change of plans.
--- 
--- Slices become another kind when something is counted. If refusals did it, a client that polls two gateways that are in the
--- middle of a reload would move its count along with the present, and never be admitted again.
--- 
--- @param i the index of the budget
-function ____exports.accountAfter(before, decision, i, rule)
-  local after = decision.accounts[i + 1]
-  local budget = rule.budgets[i + 1]
-  local earlier = before or ____exports.UNSEEN
-  if decision.n == 0 then
-    return files.special.afterReturn(earlier, after, budget, decision.nowMs)
-  end
-  if earlier.topUps ~= nil or earlier.ban ~= nil then
-    return files.special.keptAccount(earlier, decision, i, budget)
-  end
-  for name in pairs(earlier.windows) do
-    local window = name
-    local ____earlier_windows_window_19 = earlier.windows[window]
-    local slices = ____earlier_windows_window_19.slices
-    local left = after.windows[window]
-    local ____temp_24
-    if left == nil then
-      ____temp_24 = files.charging.limitOf(budget, window) == nil
-    else
-      local ____temp_23 = slices ~= nil
-      if ____temp_23 then
-        local ____slices_per_22 = slices.per
-        local ____opt_20 = left.slices
-        ____temp_23 = ____slices_per_22 ~= (____opt_20 and ____opt_20.per)
-      end
-      ____temp_24 = ____temp_23
-    end
-    local isOther = ____temp_24
-    if isOther then
-      return files.special.keptAccount(earlier, decision, i, budget)
-    end
-  end
-  return after
-end
-return ____exports
-end,
-decision_reply = function()
-local ____exports = {putAccounts = false}
-local putRest, banWindow, NUMBERS
-function putRest(reply, decision, ____bindingPattern0)
-  local budgets
-  budgets = ____bindingPattern0.budgets
-  local ____decision_3 = decision
-  local accounts = ____decision_3.accounts
-  reply[#reply + 1] = decision.bannedFrom
-  reply[#reply + 1] = decision.imposesBan and 1 or 0
-  reply[#reply + 1] = decision.isCrowded and 1 or 0
-  reply[#reply + 1] = decision.waitMs or 0
-  reply[#reply + 1] = decision.mayReturn and 1 or 0
-  reply[#reply + 1] = decision.lent == nil and 0 or decision.lent.units
-  reply[#reply + 1] = decision.lent == nil and 0 or decision.lent.forMs
-  for ____, account in ipairs(accounts) do
-    local strikes = account.strikes
-    local ban = account.ban
-    reply[#reply + 1] = strikes == nil and 0 or strikes.count
-    reply[#reply + 1] = strikes == nil and 0 or strikes.endsAtMs
-    reply[#reply + 1] = ban == nil and 0 or ban.number
-    reply[#reply + 1] = ban == nil and 0 or ban.untilMs
-    reply[#reply + 1] = ban == nil and 0 or banWindow(ban, budgets)
-  end
-  do
-    local i = 0
-    while i < #accounts do
-      local ____accounts_index_4 = accounts[i + 1]
-      local topUps = ____accounts_index_4.topUps
-      for ____, ____value in ipairs(budgets[i + 1].limits) do
-        local window = ____value.window
-        local topUp = topUps and topUps[window]
-        if topUp ~= nil then
-          reply[#reply + 1] = NUMBERS[window] + 10 * i
-          reply[#reply + 1] = topUp.amount
-          reply[#reply + 1] = topUp.untilMs
-        end
-      end
-      i = i + 1
-    end
-  end
-end
-function banWindow(____bindingPattern0, budgets)
-  local budget
-  local window
-  window = ____bindingPattern0.window
-  budget = ____bindingPattern0.budget
-  local number = NUMBERS[window]
-  do
-    local i = 1
-    while i < #budgets do
-      if budgets[i + 1].name == budget then
-        number = NUMBERS[window] + 10 * i
-      end
-      i = i + 1
-    end
-  end
-  return number
-end
-NUMBERS = {
-  second = 1,
-  minute = 2,
-  hour = 3,
-  day = 4,
-  week = 5,
-  month = 6
-}
-function ____exports.putAccounts(reply, decision, rule)
-  local ____decision_0 = decision
-  local accounts = ____decision_0.accounts
-  local inFlight = ____decision_0.inFlight
-  local ____rule_1 = rule
-  local budgets = ____rule_1.budgets
-  local sizeAt = #reply
-  reply[sizeAt + 1] = 0
-  reply[sizeAt + 1 + 1] = decision.admitted
-  local size = sizeAt + 2
-  local isPlain = decision.isCrowded == nil and decision.waitMs == nil and decision.mayReturn == nil and decision.lent == nil
-  do
-    local i = 0
-    while i < #budgets do
-      local account = accounts[i + 1]
-      local windows = account.windows
-      for ____, ____value in ipairs(budgets[i + 1].limits) do
-        local window = ____value.window
-        local slices = ____value.slices
-        local count = windows[window]
-        if slices == nil then
-          reply[size + 1] = count == nil and 0 or count.used
-          reply[size + 1 + 1] = count == nil and 0 or count.endsAtMs
-          size = size + 2
-        elseif count == nil then
-          reply[size + 1] = 0
-          size = size + 1
-        else
-          local ____count_slices_2 = count.slices
-          local startsAtMs = ____count_slices_2.startsAtMs
-          local first = ____count_slices_2.first
-          local counts = ____count_slices_2.counts
-          reply[size + 1] = #counts
-          reply[size + 1 + 1] = startsAtMs
-          reply[size + 2 + 1] = first
-          size = size + 3
-          for ____, one in ipairs(counts) do
-            reply[size + 1] = one
-            size = size + 1
-          end
-        end
-      end
-      if account.strikes ~= nil or account.ban ~= nil or account.topUps ~= nil then
-        isPlain = false
-      end
-      i = i + 1
-    end
-  end
-  if inFlight ~= nil then
-    for ____, count in ipairs(inFlight) do
-      if count >= 0 then
-        reply[#reply + 1] = count
-      end
-    end
-  end
-  if not isPlain then
-    putRest(reply, decision, rule)
-  end
-  reply[sizeAt + 1] = #reply - sizeAt - 1
-end
-return ____exports
-end,
-store_clock = function()
-local ____exports = {seconds = false, nowMs = false}
-local time = redis.call("TIME")
---- The present by the store's clock, as it was when the script began. Redis gives both parts as text, which Lua calculates with.
-____exports.seconds = time[1]
---- Unix milliseconds.
-____exports.nowMs = ____exports.seconds * 1000 + math.floor(time[2] / 1000)
-return ____exports
-end,
-whole_number = function()
-local ____exports = {MOST = false, wholeIn = false}
---- The largest number that Lua and the gateway count exactly.
-____exports.MOST = 9007199254740992
---- Undefined if the text is not a whole number that a gateway can have written.
-function ____exports.wholeIn(text)
-  local number = tonumber(text)
-  if number == nil or number < 0 or number > ____exports.MOST or number ~= math.floor(number) then
-    return nil
-  end
-  return number
-end
-return ____exports
-end,
-rare_fields = function()
-local ____exports = {slicesIn = false, slicesText = false, readRare = false, ticketsIn = false, writeRare = false}
+rare.special = exports
+return exports
+elseif name == "rare_fields" then
+local exports = {slicesIn = false, slicesText = false, readRare = false, ticketsIn = false, writeRare = false}
 local readTopUps, readLeases, put, WINDOWS, MAX_LEASES
 function readTopUps(account, text)
   if #text > 50 * #WINDOWS then
@@ -1484,7 +1260,7 @@ function readTopUps(account, text)
   do
     local word = words()
     while word ~= nil do
-      local number = files.whole_number.wholeIn(word)
+      local number = whole_number_wholeIn(word)
       if number == nil or number < 1 then
         return false
       end
@@ -1521,7 +1297,7 @@ function readLeases(account, text)
     local word = words()
     while word ~= nil do
       local number = tonumber(word)
-      if number == nil or not (number >= -files.whole_number.MOST and number <= files.whole_number.MOST) or number ~= math.floor(number) then
+      if number == nil or not (number >= -whole_number_MOST and number <= whole_number_MOST) or number ~= math.floor(number) then
         return
       end
       numbers[#numbers + 1] = number
@@ -1566,7 +1342,7 @@ MAX_LEASES = 64
 --- How long after its end the return of a lease is accepted.
 local KNOWN_FOR_MS = 2000
 --- Undefined if the value is foreign.
-function ____exports.slicesIn(text, startsAtMs, window)
+function exports.slicesIn(text, startsAtMs, window)
   local lengthMs = SLIDING_MS[window]
   if lengthMs == nil or #text < 3 or #text > 2 + 8 * (MAX_SLICES + 1) then
     return nil
@@ -1588,16 +1364,16 @@ function ____exports.slicesIn(text, startsAtMs, window)
         text,
         3 + i * width
       )
-      if count > files.whole_number.MOST then
+      if count > whole_number_MOST then
         return nil
       end
       counts[#counts + 1] = count
       i = i + 1
     end
   end
-  return files.counting.slicedCount({per = per, first = first, startsAtMs = startsAtMs, counts = counts}, lengthMs)
+  return rare.counting.slicedCount({per = per, first = first, startsAtMs = startsAtMs, counts = counts}, lengthMs)
 end
-function ____exports.slicesText(____bindingPattern0)
+function exports.slicesText(____bindingPattern0)
   local counts
   local first
   local per
@@ -1605,7 +1381,7 @@ function ____exports.slicesText(____bindingPattern0)
   first = ____bindingPattern0.first
   counts = ____bindingPattern0.counts
   local most = 0
-  for ____, count in ipairs(counts) do
+  local ____all = counts for ____i = 1, #____all do local count = ____all[____i]
     most = math.max(most, count)
   end
   local width = 1
@@ -1624,13 +1400,13 @@ end
 --- Reads strikes, ban, top-ups and leases, whose values begin at `at`.
 -- 
 -- @returns false if they are foreign
-function ____exports.readRare(account, key, values, at)
+function exports.readRare(account, key, values, at)
   local numbers = {}
   do
     local i = 0
     while i < 5 do
       local text = values[at + i + 1]
-      local number = text == false and 0 or files.whole_number.wholeIn(text)
+      local number = text == false and 0 or whole_number_wholeIn(text)
       if number == nil then
         return false
       end
@@ -1663,7 +1439,7 @@ function ____exports.readRare(account, key, values, at)
   return true
 end
 --- Undefined if there are none.
-function ____exports.ticketsIn(text)
+function exports.ticketsIn(text)
   local tickets = {}
   if text == false then
     return nil
@@ -1674,8 +1450,8 @@ function ____exports.ticketsIn(text)
     while holder ~= nil do
       local countText = words()
       local endsText = words()
-      local count = files.whole_number.wholeIn(countText or "")
-      local endsAtMs = files.whole_number.wholeIn(endsText or "")
+      local count = whole_number_wholeIn(countText or "")
+      local endsAtMs = whole_number_wholeIn(endsText or "")
       if count ~= nil and endsAtMs ~= nil then
         tickets[#tickets + 1] = {holder = holder, count = count, endsAtMs = endsAtMs}
       end
@@ -1693,7 +1469,7 @@ end
 --- Appends what has changed of these to `changes`.
 -- 
 -- @returns until when leases and tickets among them count, Unix milliseconds
-function ____exports.writeRare(changes, before, after)
+function exports.writeRare(changes, before, after)
   local lastMs = 0
   local ____after_1 = after
   local strikes = ____after_1.strikes
@@ -1722,7 +1498,7 @@ function ____exports.writeRare(changes, before, after)
   end
   if before.leases ~= leases then
     local words = {}
-    for ____, ____value in ipairs(leases or ({})) do
+    local ____all = leases or ({}) for ____i = 1, #____all do local ____value = ____all[____i]
       local id = ____value.id
       local units = ____value.units
       local endsAtMs = ____value.endsAtMs
@@ -1737,7 +1513,7 @@ function ____exports.writeRare(changes, before, after)
   end
   if before.tickets ~= tickets then
     local words = {}
-    for ____, ____value in ipairs(tickets or ({})) do
+    local ____all = tickets or ({}) for ____i = 1, #____all do local ____value = ____all[____i]
       local holder = ____value.holder
       local count = ____value.count
       local endsAtMs = ____value.endsAtMs
@@ -1752,172 +1528,393 @@ function ____exports.writeRare(changes, before, after)
   end
   return lastMs
 end
-return ____exports
-end,
-stored_account = function()
-local ____exports = {windowsIn = false, FOREIGN = false, includeNow = false, loadAccount = false, saveAccount = false}
---- What was counted, in the first two of `values` for each limit. Undefined if some is foreign.
-function ____exports.windowsIn(values, limits)
-  local windows = {}
-  local at = 0
-  for ____, ____value in ipairs(limits) do
-    local window = ____value.window
-    local usedText = values[at + 1]
-    local endsText = values[at + 1 + 1]
-    at = at + 2
-    if usedText ~= false or endsText ~= false then
-      local used = usedText == false and 0 or tonumber(usedText)
-      local endsAtMs = endsText == false and 0 or files.whole_number.wholeIn(endsText)
-      if endsAtMs == nil then
-        return nil
-      end
-      if used == nil then
-        local count = files.rare_fields.slicesIn(usedText, endsAtMs, window)
-        if count == nil then
-          return nil
+rare.rare_fields = exports
+return exports
+end
+end})
+local function decision_script()
+local decide_UNSEEN, decide_decide, decide_accountAfter
+do
+local admit, presentAccount, backOf, hasTopUps, isBanned, isLent
+function admit(decision, budgets, rule, roomInFlight, terms)
+  local ____decision_8 = decision
+  local accounts = ____decision_8.accounts
+  local nowMs = ____decision_8.nowMs
+  local cost = ____decision_8.cost
+  local n = ____decision_8.n
+  local amounts = ____decision_8.amounts
+  local room = charging_roomFor(decision, budgets, n)
+  local admitted = room < roomInFlight and room or roomInFlight
+  decision.admitted = admitted
+  if admitted > 0 then
+    do
+      local i = 0
+      while i < #budgets do
+        local budget = budgets[i + 1]
+        local spent = admitted * charging_chargeOf(budget, cost, amounts)
+        if spent > 0 then
+          charging_count(accounts[i + 1].windows, budget.limits, nowMs, spent)
         end
-        windows[window] = count
-      else
-        if used < 0 or used > files.whole_number.MOST or used ~= math.floor(used) then
-          return nil
-        end
-        if endsAtMs > 0 then
-          windows[window] = {used = used, endsAtMs = endsAtMs}
-        end
+        i = i + 1
       end
     end
   end
-  return windows
+  if (terms and terms.borrows) ~= nil or isLent(accounts) then
+    rare.leasing.decideWithLeases(
+      decision,
+      budgets,
+      rule,
+      room,
+      terms
+    )
+  elseif admitted < room then
+    decision.isCrowded = true
+  elseif admitted < n and rare.refusing.isStrike(budgets, rule, cost, amounts) then
+    rare.refusing.strike(decision, budgets, rule)
+  end
 end
---- The account has values that no gateway has written.
-____exports.FOREIGN = "foreign"
---- Whether the instants of all calendar windows include the present.
-function ____exports.includeNow(limits, nowMs)
-  for ____, ____value in ipairs(limits) do
-    local instants = ____value.instants
-    if instants ~= nil and (nowMs < instants[1] or nowMs >= instants[#instants]) then
-      return false
+function presentAccount(before, i, rule, budgets, nowMs, n)
+  local ____budgets_index_11 = budgets[i + 1]
+  local limits = ____budgets_index_11.limits
+  local earlier = before[i + 1]
+  if earlier == nil then
+    return {windows = {}}
+  end
+  local account = {windows = charging_presentWindows(earlier.windows, limits, nowMs)}
+  if earlier.ban ~= nil then
+    local ____refusing_currentBan_14 = rare.refusing.currentBan
+    local ____earlier_ban_13 = earlier.ban
+    local ____temp_12
+    if i == rule.bansIn then
+      ____temp_12 = rule.bans
+    else
+      ____temp_12 = nil
+    end
+    local ban = ____refusing_currentBan_14(
+      ____earlier_ban_13,
+      ____temp_12,
+      nowMs,
+      budgets,
+      n == 0
+    )
+    if ban ~= nil then
+      account.ban = ban
     end
   end
-  return true
+  if earlier.topUps ~= nil then
+    local topUps = rare.special.topUpsOf(limits)
+    if topUps ~= nil then
+      account.topUps = topUps
+    end
+  end
+  if earlier.leases ~= nil then
+    account.leases = earlier.leases
+  end
+  if earlier.tickets ~= nil then
+    account.tickets = earlier.tickets
+  end
+  return account
 end
-function ____exports.loadAccount(key, ____bindingPattern0)
-  local inFlight
-  local limits
-  local fields
-  fields = ____bindingPattern0.fields
-  limits = ____bindingPattern0.limits
-  inFlight = ____bindingPattern0.inFlight
-  local values = redis.pcall(
-    "HMGET",
-    key,
-    unpack(fields)
-  )
-  local err = values.err
-  if err ~= nil then
-    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or ____exports.FOREIGN
-  end
-  local windows = ____exports.windowsIn(values, limits)
-  if windows == nil then
-    return ____exports.FOREIGN
-  end
-  local account = {windows = windows}
-  local at = 2 * #limits
-  local hasRare = false
+function backOf(before, budgets, nowMs)
+  local backMs = 0
   do
-    local i = at
-    while i < at + 7 do
-      if values[i + 1] ~= false then
-        hasRare = true
+    local i = 0
+    while i < #budgets do
+      local ____opt_15 = before[i + 1]
+      local windows = ____opt_15 and ____opt_15.windows
+      if windows ~= nil then
+        local ____all = budgets[i + 1].limits for ____i = 1, #____all do local limit = ____all[____i]
+          backMs = math.max(
+            backMs,
+            rare.counting.presentCount(windows[limit.window], limit, nowMs).backMs
+          )
+        end
       end
       i = i + 1
     end
   end
-  if hasRare and not files.rare_fields.readRare(account, key, values, at) then
-    return ____exports.FOREIGN
-  end
-  if inFlight ~= nil then
-    account.tickets = files.rare_fields.ticketsIn(values[at + 7 + 1])
-  end
-  return account
+  return backMs
 end
---- Writes what has changed of an account.
--- 
--- @returns an error of the store
-function ____exports.saveAccount(key, ____bindingPattern0, before, after, bans, nowMs)
-  local limits
-  local fields
-  fields = ____bindingPattern0.fields
-  limits = ____bindingPattern0.limits
-  local changes = {}
-  local size = 0
-  local lastMs = 0
-  local isLasting = false
-  local earlier = before.windows
-  local later = after.windows
-  local at = 0
-  for ____, ____value in ipairs(limits) do
-    local window = ____value.window
-    local was = earlier[window]
-    local is = later[window]
-    if is ~= nil and is.endsAtMs > lastMs then
-      lastMs = is.endsAtMs
+function hasTopUps(accounts)
+  local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
+    if (account and account.topUps) ~= nil then
+      return true
     end
-    if was ~= is then
-      local slices = is and is.slices
-      local endsAtMs = is == nil and 0 or is.endsAtMs
-      changes[size + 1] = fields[at + 1]
-      changes[size + 1 + 1] = slices == nil and (is == nil and 0 or is.used) or files.rare_fields.slicesText(slices)
-      size = size + 2
-      if was == nil or slices ~= nil or was.slices ~= nil or was.endsAtMs ~= endsAtMs then
-        changes[size + 1] = fields[at + 1 + 1]
-        changes[size + 1 + 1] = slices == nil and endsAtMs or slices.startsAtMs
-        size = size + 2
-        if was == nil or endsAtMs > was.endsAtMs then
-          isLasting = true
+  end
+  return false
+end
+function isBanned(accounts, nowMs)
+  local ____all = accounts for ____i = 1, #____all do local ____value = ____all[____i]
+    local ban = ____value.ban
+    if ban ~= nil and nowMs < ban.untilMs then
+      return true
+    end
+  end
+  return false
+end
+function isLent(accounts)
+  local ____all = accounts for ____i = 1, #____all do local ____value = ____all[____i]
+    local leases = ____value.leases
+    if leases ~= nil then
+      return true
+    end
+  end
+  return false
+end
+--- An account of which the store has nothing.
+decide_UNSEEN = {windows = {}}
+--- Decides `n` simultaneous requests of `cost` each (contract section 3). With `n` 0 it returns the present state, without everything that has
+-- ended by `nowMs`.
+-- 
+-- @param before the accounts of the budgets; the store has nothing of those that are missing
+-- @param rule its instants include `nowMs`
+-- @param nowMs the store's clock, Unix milliseconds. It may jump.
+-- @param cost whole number from 1
+-- @param details a gateway borrows only without a bound of requests in flight and without amounts
+function decide_decide(before, rule, nowMs, cost, n, details)
+  local budgets = hasTopUps(before) and rare.special.toppedUp(rule.budgets, before, nowMs) or rule.budgets
+  local accounts = {presentAccount(
+    before,
+    0,
+    rule,
+    budgets,
+    nowMs,
+    n
+  )}
+  do
+    local i = 1
+    while i < #budgets do
+      accounts[#accounts + 1] = presentAccount(
+        before,
+        i,
+        rule,
+        budgets,
+        nowMs,
+        n
+      )
+      i = i + 1
+    end
+  end
+  local ____opt_0 = before[rule.bansIn + 1]
+  if (____opt_0 and ____opt_0.strikes) ~= nil then
+    rare.refusing.keepStrikes(
+      before,
+      accounts,
+      rule,
+      nowMs,
+      backOf(before, budgets, nowMs)
+    )
+  end
+  local decision = {
+    nowMs = nowMs,
+    cost = cost,
+    n = n,
+    admitted = 0,
+    bannedFrom = n,
+    accounts = accounts
+  }
+  local terms
+  if details ~= nil then
+    if details.amounts ~= nil then
+      decision.amounts = details.amounts
+    end
+    terms = details.terms
+    if (terms and terms.returned) ~= nil then
+      rare.leasing.takeBack(decision, budgets, terms.returned)
+    end
+  end
+  local roomInFlight = n
+  if rule.isBounded then
+    roomInFlight = rare.special.roomInFlight(decision, before, rule, details and details.held)
+  end
+  if isBanned(accounts, nowMs) then
+    decision.bannedFrom = 0
+  else
+    admit(
+      decision,
+      budgets,
+      rule,
+      roomInFlight,
+      terms
+    )
+  end
+  if rule.isBounded then
+    rare.special.addInFlight(decision, rule, details and details.held)
+  end
+  return decision
+end
+--- The account that a store keeps after a decision, which returns only what its rule counts: the same object as in the decision, or one that
+-- has also the windows that the rule does not count, as after a change of plans.
+-- 
+-- Slices become another kind when something is counted. If refusals did it, a client that polls two gateways that are in the
+-- middle of a reload would move its count along with the present, and never be admitted again.
+-- 
+-- @param i the index of the budget
+function decide_accountAfter(before, decision, i, rule)
+  local after = decision.accounts[i + 1]
+  local budget = rule.budgets[i + 1]
+  local earlier = before or decide_UNSEEN
+  if decision.n == 0 then
+    return rare.special.afterReturn(earlier, after, budget, decision.nowMs)
+  end
+  if earlier.topUps ~= nil or earlier.ban ~= nil then
+    return rare.special.keptAccount(earlier, decision, i, budget)
+  end
+  for name in pairs(earlier.windows) do
+    local window = name
+    local ____earlier_windows_window_19 = earlier.windows[window]
+    local slices = ____earlier_windows_window_19.slices
+    local left = after.windows[window]
+    local ____temp_24
+    if left == nil then
+      ____temp_24 = charging_limitOf(budget, window) == nil
+    else
+      local ____temp_23 = slices ~= nil
+      if ____temp_23 then
+        local ____slices_per_22 = slices.per
+        local ____opt_20 = left.slices
+        ____temp_23 = ____slices_per_22 ~= (____opt_20 and ____opt_20.per)
+      end
+      ____temp_24 = ____temp_23
+    end
+    local isOther = ____temp_24
+    if isOther then
+      return rare.special.keptAccount(earlier, decision, i, budget)
+    end
+  end
+  return after
+end
+end
+local decision_reply_putAccounts
+do
+local putRest, banWindow, NUMBERS
+function putRest(reply, decision, ____bindingPattern0)
+  local budgets
+  budgets = ____bindingPattern0.budgets
+  local ____decision_3 = decision
+  local accounts = ____decision_3.accounts
+  reply[#reply + 1] = decision.bannedFrom
+  reply[#reply + 1] = decision.imposesBan and 1 or 0
+  reply[#reply + 1] = decision.isCrowded and 1 or 0
+  reply[#reply + 1] = decision.waitMs or 0
+  reply[#reply + 1] = decision.mayReturn and 1 or 0
+  reply[#reply + 1] = decision.lent == nil and 0 or decision.lent.units
+  reply[#reply + 1] = decision.lent == nil and 0 or decision.lent.forMs
+  local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
+    local strikes = account.strikes
+    local ban = account.ban
+    reply[#reply + 1] = strikes == nil and 0 or strikes.count
+    reply[#reply + 1] = strikes == nil and 0 or strikes.endsAtMs
+    reply[#reply + 1] = ban == nil and 0 or ban.number
+    reply[#reply + 1] = ban == nil and 0 or ban.untilMs
+    reply[#reply + 1] = ban == nil and 0 or banWindow(ban, budgets)
+  end
+  do
+    local i = 0
+    while i < #accounts do
+      local ____accounts_index_4 = accounts[i + 1]
+      local topUps = ____accounts_index_4.topUps
+      local ____all = budgets[i + 1].limits for ____i = 1, #____all do local ____value = ____all[____i]
+        local window = ____value.window
+        local topUp = topUps and topUps[window]
+        if topUp ~= nil then
+          reply[#reply + 1] = NUMBERS[window] + 10 * i
+          reply[#reply + 1] = topUp.amount
+          reply[#reply + 1] = topUp.untilMs
         end
       end
-    end
-    at = at + 2
-  end
-  if before.strikes ~= after.strikes or before.ban ~= after.ban or before.leases ~= after.leases or before.tickets ~= after.tickets then
-    lastMs = math.max(
-      lastMs,
-      files.rare_fields.writeRare(changes, before, after)
-    )
-    isLasting = true
-  end
-  if #changes == 0 then
-    return nil
-  end
-  local written = redis.pcall(
-    "HSET",
-    key,
-    unpack(changes)
-  )
-  if type(written) ~= "number" then
-    return written
-  end
-  if isLasting then
-    local ____after_2 = after
-    local strikes = ____after_2.strikes
-    local ban = ____after_2.ban
-    if strikes ~= nil then
-      lastMs = math.max(lastMs, strikes.endsAtMs)
-    end
-    if ban ~= nil then
-      lastMs = math.max(lastMs, ban.untilMs + (bans == nil and 0 or bans.forgetMs))
-    end
-    if lastMs > nowMs + redis.call("PTTL", key) then
-      redis.call("PEXPIREAT", key, lastMs)
+      i = i + 1
     end
   end
-  return nil
 end
-return ____exports
-end,
-decision_script = function()
-local ____exports = {main = false}
+function banWindow(____bindingPattern0, budgets)
+  local budget
+  local window
+  window = ____bindingPattern0.window
+  budget = ____bindingPattern0.budget
+  local number = NUMBERS[window]
+  do
+    local i = 1
+    while i < #budgets do
+      if budgets[i + 1].name == budget then
+        number = NUMBERS[window] + 10 * i
+      end
+      i = i + 1
+    end
+  end
+  return number
+end
+NUMBERS = {
+  second = 1,
+  minute = 2,
+  hour = 3,
+  day = 4,
+  week = 5,
+  month = 6
+}
+function decision_reply_putAccounts(reply, decision, rule)
+  local ____decision_0 = decision
+  local accounts = ____decision_0.accounts
+  local inFlight = ____decision_0.inFlight
+  local ____rule_1 = rule
+  local budgets = ____rule_1.budgets
+  local sizeAt = #reply
+  reply[sizeAt + 1] = 0
+  reply[sizeAt + 1 + 1] = decision.admitted
+  local size = sizeAt + 2
+  local isPlain = decision.isCrowded == nil and decision.waitMs == nil and decision.mayReturn == nil and decision.lent == nil
+  do
+    local i = 0
+    while i < #budgets do
+      local account = accounts[i + 1]
+      local windows = account.windows
+      local ____all = budgets[i + 1].limits for ____i = 1, #____all do local ____value = ____all[____i]
+        local window = ____value.window
+        local slices = ____value.slices
+        local count = windows[window]
+        if slices == nil then
+          reply[size + 1] = count == nil and 0 or count.used
+          reply[size + 1 + 1] = count == nil and 0 or count.endsAtMs
+          size = size + 2
+        elseif count == nil then
+          reply[size + 1] = 0
+          size = size + 1
+        else
+          local ____count_slices_2 = count.slices
+          local startsAtMs = ____count_slices_2.startsAtMs
+          local first = ____count_slices_2.first
+          local counts = ____count_slices_2.counts
+          reply[size + 1] = #counts
+          reply[size + 1 + 1] = startsAtMs
+          reply[size + 2 + 1] = first
+          size = size + 3
+          local ____all = counts for ____i = 1, #____all do local one = ____all[____i]
+            reply[size + 1] = one
+            size = size + 1
+          end
+        end
+      end
+      if account.strikes ~= nil or account.ban ~= nil or account.topUps ~= nil then
+        isPlain = false
+      end
+      i = i + 1
+    end
+  end
+  if inFlight ~= nil then
+    local ____all = inFlight for ____i = 1, #____all do local count = ____all[____i]
+      if count >= 0 then
+        reply[#reply + 1] = count
+      end
+    end
+  end
+  if not isPlain then
+    putRest(reply, decision, rule)
+  end
+  reply[sizeAt + 1] = #reply - sizeAt - 1
+end
+end
+local decision_script_main
+do
 local withBegun, record, HOUR_MS, begun
 function withBegun(____bindingPattern0, at)
   local held
@@ -1954,7 +1951,7 @@ function record(____bindingPattern0, decision, first)
   if recorded == 0 and back == nil then
     return nil
   end
-  local hour = math.floor(files.store_clock.nowMs / HOUR_MS)
+  local hour = math.floor(store_clock_nowMs / HOUR_MS)
   local spent = recorded * cost + (decision.lent == nil and 0 or decision.lent.units)
   do
     local i = 0
@@ -2011,8 +2008,8 @@ local function decideOne(run, at, reply)
   do
     local i = 0
     while i < #budgets do
-      local loaded = files.stored_account.loadAccount(KEYS[at + i + 1], budgets[i + 1])
-      if loaded == files.stored_account.FOREIGN then
+      local loaded = stored_account_loadAccount(KEYS[at + i + 1], budgets[i + 1])
+      if loaded == stored_account_FOREIGN then
         reply[#reply + 1] = 0
         return nil
       end
@@ -2031,10 +2028,10 @@ local function decideOne(run, at, reply)
     ____temp_4 = withBegun(run.details, at)
   end
   local details = ____temp_4
-  local decision = files.decide.decide(
+  local decision = decide_decide(
     before,
     rule,
-    files.store_clock.nowMs,
+    store_clock_nowMs,
     cost,
     n,
     details
@@ -2045,14 +2042,14 @@ local function decideOne(run, at, reply)
       while i < #budgets do
         local key = KEYS[at + i + 1]
         local budget = budgets[i + 1]
-        local after = files.decide.accountAfter(before[i + 1], decision, i, rule)
-        local ____error = files.stored_account.saveAccount(
+        local after = decide_accountAfter(before[i + 1], decision, i, rule)
+        local ____error = stored_account_saveAccount(
           key,
           budget,
           before[i + 1],
           after,
           rule.bans,
-          files.store_clock.nowMs
+          store_clock_nowMs
         )
         if ____error ~= nil then
           return ____error
@@ -2065,7 +2062,7 @@ local function decideOne(run, at, reply)
     end
   end
   if decision.recalls ~= nil then
-    for ____, i in ipairs(decision.recalls) do
+    local ____all = decision.recalls for ____i = 1, #____all do local i = ____all[____i]
       redis.pcall("PUBLISH", RECALLS, KEYS[at + i + 1])
     end
   end
@@ -2075,7 +2072,7 @@ local function decideOne(run, at, reply)
       return ____error
     end
   end
-  files.decision_reply.putAccounts(reply, decision, rule)
+  decision_reply_putAccounts(reply, decision, rule)
   return nil
 end
 --- Reads what few requests bring, behind the four numbers of its run.
@@ -2099,7 +2096,7 @@ local function readDetails(details, runs, from, rule, hasTerms)
     at = at + 5
     if id > 0 then
       local places = {}
-      for ____, ____value in ipairs(budgets) do
+      local ____all = budgets for ____i = 1, #____all do local ____value = ____all[____i]
         local limits = ____value.limits
         local ofBudget = {}
         if unused > 0 then
@@ -2145,24 +2142,24 @@ local function readDetails(details, runs, from, rule, hasTerms)
   return at
 end
 --- The script.
-function ____exports.main()
+function decision_script_main()
   local rules = {}
-  local last = readGatewayClock(files.store_clock.seconds)
+  local last = readGatewayClock(store_clock_seconds)
   do
     local i = 1
     while i < last do
       local rule = cjson.decode(ARGV[i + 1])
-      for ____, ____value in ipairs(rule.budgets) do
+      local ____all = rule.budgets for ____i = 1, #____all do local ____value = ____all[____i]
         local limits = ____value.limits
-        if not files.stored_account.includeNow(limits, files.store_clock.nowMs) then
-          return cmsgpack.pack({files.store_clock.nowMs})
+        if not stored_account_includeNow(limits, store_clock_nowMs) then
+          return cmsgpack.pack({store_clock_nowMs})
         end
       end
       rules[#rules + 1] = rule
       i = i + 1
     end
   end
-  local reply = {files.store_clock.nowMs}
+  local reply = {store_clock_nowMs}
   local runs = cjson.decode(ARGV[1])
   local at = 0
   local i = 0
@@ -2211,17 +2208,19 @@ function ____exports.main()
   end
   return cmsgpack.pack(reply)
 end
-return ____exports
-end,
-settle = function()
-local ____exports = {settled = false}
+end
+return decision_script_main()
+end
+local function settlement_script()
+local settle_settled
+do
 --- The windows of an account after the settlement of requests with one reservation. What they took in advance and did not use returns to the windows and slices
 -- in which the store counted it, as far as they are open. What they used besides is counted now, even beyond the limit.
 -- 
 -- @param delta what to add; negative to give back
 -- @param places where the store counted the requests, by limit (`placeOf`)
 -- @param nowMs the store's clock, Unix milliseconds
-function ____exports.settled(before, delta, limits, places, nowMs)
+function settle_settled(before, delta, limits, places, nowMs)
   local windows = {}
   for name in pairs(before) do
     windows[name] = before[name]
@@ -2231,16 +2230,16 @@ function ____exports.settled(before, delta, limits, places, nowMs)
     while i < #limits do
       local limit = limits[i + 1]
       local count = before[limit.window]
-      if count ~= nil and files.charging.isPresent(count, limit, nowMs) then
+      if count ~= nil and charging_isPresent(count, limit, nowMs) then
         local used = count.used
         local endsAtMs = count.endsAtMs
         if delta > 0 or endsAtMs == places[i + 1] then
           windows[limit.window] = {used = used + delta > 0 and used + delta or 0, endsAtMs = endsAtMs}
         end
       else
-        local present = files.counting.presentCount(count, limit, nowMs).count
+        local present = rare.counting.presentCount(count, limit, nowMs).count
         if delta > 0 then
-          windows[limit.window] = files.counting.countIn(present, limit, nowMs, delta)
+          windows[limit.window] = rare.counting.countIn(present, limit, nowMs, delta)
         else
           local ____temp_4 = present ~= nil
           if ____temp_4 then
@@ -2248,9 +2247,9 @@ function ____exports.settled(before, delta, limits, places, nowMs)
             ____temp_4 = (____opt_0 and ____opt_0.per) == limit.slices
           end
           if ____temp_4 then
-            local after = files.counting.givenBack(present, limit, places[i + 1], -delta)
+            local after = rare.counting.givenBack(present, limit, places[i + 1], -delta)
             if after == nil then
-              windows = files.counting.withoutWindow(windows, limit.window)
+              windows = rare.counting.withoutWindow(windows, limit.window)
             elseif after ~= present then
               windows[limit.window] = after
             end
@@ -2262,17 +2261,16 @@ function ____exports.settled(before, delta, limits, places, nowMs)
   end
   return windows
 end
-return ____exports
-end,
-settlement_script = function()
-local ____exports = {main = false}
+end
+local settlement_script_main
+do
 --- Whether the history behind the `i`-th of KEYS is gone.
 local function isDeleted(i, others, isRecorded)
   return isRecorded and redis.pcall("GETRANGE", KEYS[others + i + 1], 0, 0) == ""
 end
 --- The script.
-function ____exports.main()
-  readGatewayClock(files.store_clock.seconds)
+function settlement_script_main()
+  readGatewayClock(store_clock_seconds)
   local ____cjson_decode_result_0 = cjson.decode(ARGV[1])
   local delta = ____cjson_decode_result_0.delta
   local hour = ____cjson_decode_result_0.hour
@@ -2281,7 +2279,7 @@ function ____exports.main()
   local limits = ____cjson_decode_result_0.limits
   local places = ____cjson_decode_result_0.places
   local others = isRecorded and #KEYS / 2 or #KEYS
-  if not files.stored_account.includeNow(limits, files.store_clock.nowMs) then
+  if not stored_account_includeNow(limits, store_clock_nowMs) then
     return "CLOCK"
   end
   local key = KEYS[1]
@@ -2294,33 +2292,33 @@ function ____exports.main()
   if err ~= nil then
     return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or "WRONGTYPE"
   end
-  local windows = files.stored_account.windowsIn(values, limits)
+  local windows = stored_account_windowsIn(values, limits)
   if windows == nil then
     return "FOREIGN"
   end
   local before = {windows = windows}
-  for ____, ____value in ipairs(limits) do
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
     local window = ____value.window
     local count = windows[window]
-    if count ~= nil and files.store_clock.nowMs < count.endsAtMs and count.used > files.whole_number.MOST - math.max(delta, 0) then
+    if count ~= nil and store_clock_nowMs < count.endsAtMs and count.used > whole_number_MOST - math.max(delta, 0) then
       return "FOREIGN"
     end
   end
-  local after = {windows = files.settle.settled(
+  local after = {windows = settle_settled(
     windows,
     delta,
     limits,
     places,
-    files.store_clock.nowMs
+    store_clock_nowMs
   )}
   if not isDeleted(0, others, isRecorded) then
-    local ____error = files.stored_account.saveAccount(
+    local ____error = stored_account_saveAccount(
       key,
       {fields = fields, limits = limits},
       before,
       after,
       nil,
-      files.store_clock.nowMs
+      store_clock_nowMs
     )
     if ____error ~= nil then
       return ____error
@@ -2334,7 +2332,7 @@ function ____exports.main()
           KEYS[i + 1],
           hour,
           delta,
-          math.floor(files.store_clock.nowMs / 3600000)
+          math.floor(store_clock_nowMs / 3600000)
         )
         if ____error then
           return ____error
@@ -2345,13 +2343,6 @@ function ____exports.main()
   end
   return 0
 end
-return ____exports
-end,
-}
-setmetatable(files, {
-  __index = function(_, name)
-    local one = functions[name]()
-    files[name] = one
-    return one
-  end,
-})
+end
+return settlement_script_main()
+end

@@ -10,9 +10,7 @@ import type { StoredSettlement } from './shell/settlement-script.ts';
 import { holdWrites } from './string-values.ts';
 
 /** Exported for its test. */
-export const SETTLE = new LuaScript<number | string>(
-  `${HISTORY_LUA}${ENGINE_LUA}return files.settlement_script.main()\n`,
-);
+export const SETTLE = new LuaScript<number | string>(`${HISTORY_LUA}${ENGINE_LUA}return settlement_script()\n`);
 
 /** Calls of the script that settles (shell/settlement-script.ts describes its arguments): one for each settlement, never sent twice. */
 export class SettlementCalls {
