@@ -24,9 +24,10 @@ export function longestS(options: Options): number {
 
 function scenarioS(
   { contestants, fixedRate, beside, keys, keyKind, warmUpS = WARM_UP_S }: Scenario,
-  { only, rounds, seconds }: Options,
+  { only, against, rounds, seconds }: Options,
 ): number {
-  const taking = contestants.filter((name) => only === null || only.includes(name)).length;
+  const names = contestants.filter((name) => only === null || only.includes(name));
+  const taking = names.length + (against !== null && names.includes('tollgate') ? 1 : 0);
   const turns = taking * rounds * (1 + (fixedRate ? 1 : 0) + (beside === undefined ? 0 : 1));
   const keysS = keyKind === 'good' ? (keys / 1e6) * PER_MILLION_KEYS_S : 0;
   return WORLD_S + keysS + taking * (START_S + warmUpS) + turns * (seconds + TURN_S);

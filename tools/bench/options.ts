@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import { Usage } from '../kit/options.ts';
 import { CONTESTANTS } from './contestants/all.ts';
 import { FEATURES, featureOf } from './features.ts';
-import { type ContestantName, SCENARIOS, type Scenario, START } from './scenarios.ts';
+import { type ContestantName, FAMILIES, SCENARIOS, type Scenario, START } from './scenarios.ts';
 
 export interface Options {
   readonly scenarios: readonly Scenario[];
@@ -35,6 +35,9 @@ const OPTIONS = {
   help: { type: 'boolean', short: 'h' },
 } as const;
 
+/** What --scenario can be. */
+const NAMES: readonly string[] = [...SCENARIOS.map(({ name }) => name), ...FAMILIES, START];
+
 /** The text of `npm run bench -- --help`. */
 export function help(): string {
   return `Compares what a request costs in Tollgate and in others, on this machine, on 127.0.0.1 alone.
@@ -44,7 +47,8 @@ Usage: npm run bench -- [options]
   npm run bench -- --scenario admitted,banned --only tollgate,bare-node --rounds 3   takes two minutes, all of it 90.
 
 Options:
-  --scenario NAME,…  ${[...SCENARIOS.map(({ name }) => name), START].join(', ')}. All of them, unless given.
+  --scenario NAME,…  ${NAMES.join(', ')}. All of them, unless given;
+                     callers stands for all that begin so.
   --only NAME,…      ${[...CONTESTANTS.keys()].filter((name) => featureOf(name) === undefined).join(', ')};
                      in the scenario features ${FEATURES.map(({ name }) => name).join(', ')}.
                      All of a scenario, unless given.
@@ -72,10 +76,12 @@ Tools and peers that are not installed are fetched from Debian's packages into n
 export function readOptions(args: readonly string[]): Options | null {
   const values = usage.parse(args, OPTIONS);
   if (values.help === true) return null;
-  const names = listOf('scenario', values.scenario, [...SCENARIOS.map(({ name }) => name), START]);
+  const names = listOf('scenario', values.scenario, NAMES);
   const only = listOf('only', values.only, [...CONTESTANTS.keys()]) as ContestantName[] | null;
   return {
-    scenarios: SCENARIOS.filter(({ name }) => names === null || names.includes(name)),
+    scenarios: SCENARIOS.filter(
+      ({ name, family }) => names === null || names.includes(name) || (family !== undefined && names.includes(family)),
+    ),
     start: names === null || names.includes(START),
     only,
     against: againstOf(values.against, values.report === true),

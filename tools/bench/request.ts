@@ -49,7 +49,7 @@ export function bearer(): { readonly Authorization: string } {
   return { Authorization: `Bearer ${KEY}` };
 }
 
-/** The request as HTTP/1.1, with `{key}` still in it: load.lua puts the keys there. */
+/** The request as HTTP/1.1, with `{key}` still in it: loaders/wrk.lua puts the keys there. */
 export function messageOf({ method, target, headers, body }: LoadRequest, port: number): string {
   const fields = Object.entries({ Host: `127.0.0.1:${port}`, ...headers });
   if (body !== '') fields.push(['Content-Length', String(body.length)]);

@@ -54,7 +54,8 @@ export interface Results {
   readonly complete: boolean;
 }
 
-export type Figure = 'cpuUs' | 'perSecond' | 'p50Us' | 'p99Us' | 'redisCpuUs' | 'scripts' | 'commands' | 'rssBytes';
+/** What a measurement has as a number. */
+export type Figure = Exclude<keyof Measurement, 'faults'>;
 
 /** Figures of rounds in which nothing went wrong; the others are null, so that rounds of two contestants stay paired. */
 export function valuesOf(rounds: readonly (Measurement | null)[], figure: Figure): (number | null)[] {

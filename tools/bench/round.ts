@@ -1,12 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Contestant, Running } from './contestants/contestant.ts';
+import { type ExpectedAnswer, faultsOf, type Load } from './loaders/load.ts';
+import { runWrk } from './loaders/wrk.ts';
 import { usageOf } from './proc.ts';
 import { type RedisWork, workOf } from './redis.ts';
 import { requestOf } from './request.ts';
 import { expectationOf } from './scenarios.ts';
 import type { Tool } from './tools/debian.ts';
 import type { World } from './world.ts';
-import { type ExpectedAnswer, faultsOf, type Load, runWrk } from './wrk.ts';
 
 /** One contestant in one round. */
 export interface Measurement {
@@ -16,6 +17,8 @@ export interface Measurement {
   readonly cpuUs: number;
   /** CPU of its Redis for one request; null where it has none. */
   readonly redisCpuUs: number | null;
+  /** Both. */
+  readonly togetherUs: number;
   readonly p50Us: number;
   readonly p99Us: number;
   /** Script calls of its Redis for one request; null where it has none. */
@@ -23,6 +26,9 @@ export interface Measurement {
   /** All commands, those inside scripts included. */
   readonly commands: number | null;
   readonly rssBytes: number;
+  /** What the loader itself costs and how late it was, see LoadReport. */
+  readonly loaderCpuUs: number;
+  readonly lateP99Us: number;
   /** Why these figures say nothing; empty where they do. */
   readonly faults: readonly string[];
 }
@@ -33,6 +39,8 @@ export interface Serving {
   readonly running: Running;
   /** What its answers under load are compared with; null where their status alone is counted. */
   readonly expects: ExpectedAnswer | null;
+  /** How many keys its loads have taken until now. */
+  taken: number;
 }
 
 export interface Means {
@@ -63,15 +71,18 @@ export async function measure(
   await delay(SETTLE_MS);
   const after = await look(running);
   const mishaps = grown(mishapsBefore, await running.mishaps?.());
-  const { requests, durationUs, p50Us, p99Us } = report;
+  const { requests, durationUs, p50Us, p99Us, loaderCpuUs, lateP99Us } = report;
+  serving.taken += requests;
   const per = (total: number) => total / requests;
+  const cpuUs = per((after.cpuMs - before.cpuMs) * 1_000);
+  const redisCpuUs = running.redis === null ? null : per((after.redisCpuMs - before.redisCpuMs) * 1_000);
   return {
     requests,
     perSecond: requests / (durationUs / 1e6),
-    cpuUs: per((after.cpuMs - before.cpuMs) * 1_000),
-    redisCpuUs: running.redis === null ? null : per((after.redisCpuMs - before.redisCpuMs) * 1_000),
-    p50Us,
-    p99Us,
+    cpuUs,
+    redisCpuUs,
+    togetherUs: cpuUs + (redisCpuUs ?? 0),
+    ...{ p50Us, p99Us, loaderCpuUs, lateP99Us },
     scripts: after.redis && before.redis && per(after.redis.scripts - before.redis.scripts),
     commands: after.redis && before.redis && per(after.redis.commands - before.redis.commands),
     rssBytes: after.rssBytes,
@@ -92,17 +103,15 @@ async function look({ pid, redis }: Running): Promise<Look> {
 }
 
 function loadOf(
-  { contestant: { load }, expects }: Serving,
+  { contestant: { load }, expects, taken }: Serving,
   { scenario, ...world }: World,
   phase: Phase,
 ): Omit<Load, 'port' | 'seconds'> {
-  const { connections, draw } = scenario;
   const beside = phase.name === 'beside' ? scenario.beside : undefined;
-  const ownTokensFile = load?.keyKind === 'spent' ? world.spentTokenFile : world.tokensFile;
   return {
-    ...{ request: load?.request ?? requestOf(scenario), expects, draw },
-    connections: beside?.connections ?? connections,
-    tokensFile: beside?.oneKey === true ? world.oneTokenFile : ownTokensFile,
+    ...{ request: load?.request ?? requestOf(scenario), expects, taken },
+    connections: beside?.connections ?? scenario.connections,
+    tokensFile: load?.keyKind === 'spent' ? world.spentTokenFile : world.tokensFile,
     ratePerSecond: phase.name === 'fixed' ? phase.ratePerSecond : null,
   };
 }

@@ -73,7 +73,7 @@ async function startAll(world: World, plan: Plan): Promise<{ taking: Taking[]; m
       if (name === 'tollgate') answer = steady;
       await delay(IDLE_MS);
       const idleRssBytes = usageOf(running.pid).rssBytes;
-      const serving: Serving = { contestant, running, expects: expectedOf(contestant, steady) };
+      const serving: Serving = { contestant, running, expects: expectedOf(contestant, steady), taken: 0 };
       await measure(serving, world, { name: 'open' }, { ...plan, seconds: world.scenario.warmUpS ?? WARM_UP_S });
       taking.push({ ...serving, idleRssBytes, open: [], fixed: [], beside: [], faults: new Set() });
       plan.say(`${world.scenario.name}: ${contestant.title} ${running.version} serves, refuses and counts as it says`);
@@ -147,7 +147,8 @@ function whereOf({ name, beside }: Scenario, phase: Phase): string {
 
 function progress({ contestant }: Taking, measured: Measurement | null): string {
   if (measured === null) return `${contestant.title}: nothing`;
-  const { cpuUs, perSecond, p99Us, faults } = measured;
-  const figures = `${cpuUs.toFixed(1)} µs CPU, ${Math.round(perSecond)}/s, p99 ${(p99Us / 1_000).toFixed(2)} ms`;
+  const { cpuUs, redisCpuUs, perSecond, p99Us, faults } = measured;
+  const redis = redisCpuUs === null ? '' : ` and ${redisCpuUs.toFixed(1)} in Redis`;
+  const figures = `${cpuUs.toFixed(1)} µs CPU${redis}, ${Math.round(perSecond)}/s, p99 ${(p99Us / 1_000).toFixed(2)} ms`;
   return `${contestant.title}: ${figures}${faults.length > 0 ? ` INVALID: ${faults.join(', ')}` : ''}`;
 }

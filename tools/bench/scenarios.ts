@@ -1,6 +1,5 @@
 import { FEATURES, type FeatureName } from './features.ts';
 import type { KeyKind } from './request.ts';
-import type { Draw } from './wrk.ts';
 
 export type ContestantName =
   | 'tollgate'
@@ -18,9 +17,14 @@ export type ContestantName =
   | 'bare-node'
   | FeatureName;
 
+/** How the requests of a load get their keys: all in turn, or few of them most of the time. */
+export type Draw = 'turns' | 'zipf';
+
 /** One comparison: the same load on several contestants in turn. */
 export interface Scenario {
   readonly name: string;
+  /** What chooses it together with others, beside its own name. */
+  readonly family?: Family;
   readonly title: string;
   readonly contestants: readonly ContestantName[];
   readonly connections: number;
@@ -40,10 +44,11 @@ export interface Scenario {
 
 export interface Beside {
   readonly title: string;
-  readonly connections?: number;
-  /** The first of the keys alone. */
-  readonly oneKey?: true;
+  readonly connections: number;
 }
+
+export type Family = 'callers';
+export const FAMILIES: readonly Family[] = ['callers'];
 
 /** The scenario whose contestants are gateways with one feature each. */
 export const FEATURES_NAME = 'features';
@@ -105,10 +110,9 @@ export const SCENARIOS: readonly Scenario[] = [
     contestants: CHECKERS,
     ...{ ...GET, ...AT_32, keyKind: 'made-up', keys: 100_000, draw: 'turns' },
   },
-  keys(1, 'turns'),
-  keys(1_000, 'turns'),
-  keys(1_000_000, 'uniform'),
-  keys(1_000_000, 'zipf'),
+  callers(1, 'turns'),
+  ...[1_000, 5_000, 50_000].flatMap((count) => [callers(count, 'turns'), callers(count, 'zipf')]),
+  callers(1_000_000, 'turns'),
   {
     name: 'connections-512',
     title: '512 connections',
@@ -161,14 +165,14 @@ function atEach(scenario: Scenario): Scenario[] {
   });
 }
 
-function keys(count: number, draw: Draw): Scenario {
-  const name = `keys-${count}${draw === 'zipf' ? '-zipf' : ''}`;
-  const how = { turns: 'in turn', uniform: 'each as likely as another', zipf: 'few of them most of the time (Zipf)' }[
-    draw
-  ];
-  const title = count === 1 ? 'One key, 64 connections' : `${count.toLocaleString('en')} keys, ${how}, 64 connections`;
-  const beside = count === 1 ? {} : { beside: { title: 'one of these keys', oneKey: true } as const };
-  // What is remembered has its bounds at 100,000 keys: until they are reached memory grows.
-  const more = count > 100_000 ? { ...beside, warmUpS: 20 } : beside;
-  return { name, title, contestants: SHARERS, ...GET, ...AT_64, keyKind: 'good', keys: count, draw, ...more };
+/** Of a million in turn, the gateway has forgotten each when it comes again, and so has nginx with Lua: each request is like a key's first. */
+function callers(count: number, draw: Draw): Scenario {
+  const name = `callers-${count}${draw === 'zipf' ? '-zipf' : ''}`;
+  const how = { turns: 'in turn', zipf: 'few of them most of the time (Zipf)' }[draw];
+  const title =
+    count === 1 ? 'One caller, 64 connections' : `${count.toLocaleString('en')} callers, ${how}, 64 connections`;
+  // Until each key has come once; and what is remembered has its bounds at 100,000 keys: until they are reached memory grows.
+  const more = count >= 50_000 ? { warmUpS: count > 100_000 ? 20 : 12 } : {};
+  const load = { ...GET, connections: 64, keyKind: 'good', keys: count, draw, fixedRate: true } as const;
+  return { name, family: 'callers', title, contestants: SHARERS, ...load, ...more };
 }

@@ -11,8 +11,8 @@ import { freePort } from '../../test/support/free-port.ts';
 import { localRedis } from '../../test/support/redis-binary.ts';
 import { REDIS_CACHE } from '../../test/support/redis-finder.ts';
 import { RedisProcess } from '../../test/support/redis-process.ts';
+import { Chance } from '../kit/chance.ts';
 import { type Ending, startProcess, untilListening } from './process.ts';
-import type { KeyKind } from './request.ts';
 import type { Scenario } from './scenarios.ts';
 
 /** Where what is downloaded is kept: node_modules/.cache. */
@@ -37,8 +37,6 @@ export interface World {
   readonly upstreamPort: number;
   readonly keys: KeySet;
   readonly tokensFile: string;
-  /** The first of them alone. */
-  readonly oneTokenFile: string;
   readonly spentTokenFile: string;
   /** A Redis for one contestant alone, so that its commands can be counted. */
   redis(): Promise<RedisProcess>;
@@ -60,11 +58,9 @@ export async function openWorld(scenario: Scenario, isBare: boolean): Promise<Wo
     const binary = await localRedis(CACHE);
     const keys = newKeys(scenario.keyKind === 'good' ? scenario.keys : 1);
     const tokensFile = join(folder, 'tokens');
-    await writeTokens(tokensFile, tokensOf(scenario.keyKind, scenario.keys, keys));
-    const oneTokenFile = join(folder, 'token');
-    await writeTokens(oneTokenFile, tokensOf(scenario.keyKind, 1, { ...keys, good: keys.good.slice(0, 1) }));
+    await writeTokens(tokensFile, tokensOf(scenario, keys));
     const spentTokenFile = join(folder, 'spent-token');
-    await writeTokens(spentTokenFile, tokensOf('spent', 1, keys));
+    await writeTokens(spentTokenFile, [keys.spent]);
     const upstreamPort = await freePort();
     const server = join(import.meta.dirname, 'servers', 'upstream.ts');
     const args = [server, String(upstreamPort)];
@@ -77,8 +73,7 @@ export async function openWorld(scenario: Scenario, isBare: boolean): Promise<Wo
       return server;
     };
     const atEnd = (ending: Ending) => void endings.push(ending);
-    const files = { tokensFile, oneTokenFile, spentTokenFile };
-    return { scenario, isBare, folder, upstreamPort, keys, ...files, redis, atEnd, close };
+    return { scenario, isBare, folder, upstreamPort, keys, tokensFile, spentTokenFile, redis, atEnd, close };
   } catch (error) {
     await close();
     throw error;
@@ -95,8 +90,9 @@ export function newSecret(): string {
   return mint(pooledRandom);
 }
 
-function* tokensOf(kind: KeyKind, count: number, keys: KeySet): Generator<string> {
-  if (kind === 'good') yield* keys.good;
+/** The tokens in the order in which requests take them. */
+function* tokensOf({ keyKind: kind, keys: count, draw }: Scenario, keys: KeySet): Generator<string> {
+  if (kind === 'good') yield* draw === 'zipf' ? drawnByZipf(keys.good) : keys.good;
   else if (kind === 'spent' || kind === 'banned') yield keys[kind];
   else {
     for (let i = 0; i < count; i++) {
@@ -105,6 +101,15 @@ function* tokensOf(kind: KeyKind, count: number, keys: KeySet): Generator<string
       yield kind === 'unknown' ? secret : altered(secret);
     }
   }
+}
+
+/** More than a run takes. */
+const DRAWN = 1_000_000;
+
+/** Zipf with exponent 1, by the inverse of its continuous distribution; the same in every run. */
+function* drawnByZipf(keys: readonly string[]): Generator<string> {
+  const chance = new Chance(20260101);
+  for (let i = 0; i < DRAWN; i++) yield keys[Math.floor((keys.length + 1) ** chance.share()) - 1]!;
 }
 
 async function writeTokens(file: string, tokens: Iterable<string>): Promise<void> {

@@ -17,6 +17,11 @@ describe('the options', () => {
     expect(options).toMatchObject({ start: false, only: ['nginx', 'tollgate'] });
   });
 
+  test('choose all scenarios of callers by one word', () => {
+    const chosen = readOptions(['--scenario', 'callers'])?.scenarios.map(({ keys, draw }) => `${keys} ${draw}`);
+    expect(chosen).toEqual(expect.arrayContaining(['1 turns', '1000 turns', '5000 zipf', '50000 turns', '50000 zipf']));
+  });
+
   test.each([
     [['--scenario', 'all'], "--scenario is 'all'; it can be admitted-8,"],
     [['--only', 'kong'], "--only is 'kong'; it can be tollgate,"],

@@ -18,7 +18,11 @@ const MODULES = ['ndk_http_module.so', 'ngx_http_lua_module.so'].map((file) => `
 const WANTED = {
   program: 'nginx',
   inPackage: 'usr/sbin/nginx',
-  packages: ['nginx-core', 'nginx', 'libnginx-mod-http-lua', 'lua-resty-core', 'lua-nginx-redis'],
+  // Dependencies that the machine has would not be unpacked with it unless they are named.
+  packages: [
+    ...['nginx-core', 'nginx', 'libnginx-mod-http-ndk', 'libnginx-mod-http-lua'],
+    ...['lua-resty-core', 'lua-resty-lrucache', 'lua-nginx-redis'],
+  ],
 };
 
 /** The bar: the plain core of Kong and APISIX. It writes no log and counts no metrics. */
@@ -37,7 +41,10 @@ export const nginxLuaWith2Workers: Contestant = {
 };
 
 async function startLua(world: World, workers: number): Promise<Running> {
-  const tool = await findTool({ ...WANTED, needs: [...MODULES, `${LUA}/resty/core.lua`] }, CACHE);
+  const tool = await findTool(
+    { ...WANTED, needs: [...MODULES, ...['resty/core.lua', 'nginx/redis.lua'].map((file) => `${LUA}/${file}`)] },
+    CACHE,
+  );
   const redis = await world.redis();
   await fillRedis(redis.port, limitsOf(world.keys));
   const modules = await Promise.all(MODULES.map((file) => fileOf(tool, file)));

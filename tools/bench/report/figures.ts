@@ -1,7 +1,15 @@
 import type { Spread } from '../../kit/statistics.ts';
 import { featureOf, PLAIN_GET } from '../features.ts';
-import { type Entry, entryOf, figureOf, ratioBetween, type ScenarioResult, type StartResult } from '../results.ts';
-import { FEATURES_NAME } from '../scenarios.ts';
+import {
+  type Entry,
+  entryOf,
+  type Figure,
+  figureOf,
+  ratioBetween,
+  type ScenarioResult,
+  type StartResult,
+} from '../results.ts';
+import { type ContestantName, FEATURES_NAME } from '../scenarios.ts';
 
 /** One contestant in one scenario as a row of text, the same for the terminal and the report. */
 export interface Row {
@@ -9,35 +17,47 @@ export interface Row {
   readonly cells: readonly string[];
 }
 
-const COLUMNS = [
-  'CPU µs',
-  'min–max',
-  '× Tollgate',
-  'requests/s',
-  'p50 ms',
-  'p99 ms',
-  'p99 ms fixed',
-  'Redis µs',
-  'scripts',
-  'commands',
-  'MB idle',
-  'MB loaded',
-] as const;
-
-const FEATURE_COLUMNS = [
-  'CPU µs',
-  'min–max',
-  '× without',
-  '× plain GET',
-  'requests/s',
-  'p50 ms',
-  'p99 ms',
-  'p99 ms fixed',
-  'Redis µs',
-  'Redis bytes',
-] as const;
+interface Column {
+  readonly head: string;
+  readonly cell: (entry: Entry, result: ScenarioResult, phase: 'open' | 'beside') => string;
+}
 
 const NONE = '–';
+
+const COSTS: readonly Column[] = [
+  column('CPU µs', 'cpuUs', toTenths),
+  column('Redis µs', 'redisCpuUs', toTenths),
+  column('together µs', 'togetherUs', toTenths),
+  { head: 'min–max', cell: (entry, _, phase) => rangeOf(figureOf(entry[phase], 'togetherUs')) },
+];
+const RATES: readonly Column[] = [
+  column('requests/s', 'perSecond', (rate) => Math.round(rate).toLocaleString('en')),
+  column('p50 ms', 'p50Us', inMs),
+  column('p99 ms', 'p99Us', inMs),
+  atFixedRate('p50 ms fixed', 'p50Us'),
+  atFixedRate('p99 ms fixed', 'p99Us'),
+];
+
+const COLUMNS: readonly Column[] = [
+  ...COSTS,
+  {
+    head: '× Tollgate',
+    cell: (entry, result, phase) => ratio(ratioBetween(entry, entryOf(result, 'tollgate'), 'togetherUs', phase)),
+  },
+  ...RATES,
+  column('scripts', 'scripts', inThousandths),
+  column('commands', 'commands', inThousandths),
+  { head: 'MB idle', cell: ({ idleRssBytes }) => inMb(idleRssBytes) },
+  column('MB loaded', 'rssBytes', inMb),
+];
+
+const FEATURE_COLUMNS: readonly Column[] = [
+  ...COSTS,
+  { head: '× without', cell: (entry, result) => ratioTo(featureOf(entry.name)?.plain ?? null, entry, result) },
+  { head: '× plain GET', cell: (entry, result) => ratioTo(PLAIN_GET, entry, result) },
+  ...RATES,
+  { head: 'Redis bytes', cell: ({ redisBytes }) => String(redisBytes ?? NONE) },
+];
 
 export interface Table {
   readonly columns: readonly string[];
@@ -46,50 +66,42 @@ export interface Table {
 }
 
 export function tableOf(result: ScenarioResult): Table {
-  if (result.scenario.name !== FEATURES_NAME) return { columns: COLUMNS, rows: rowsOf(result) };
-  return { columns: FEATURE_COLUMNS, rows: result.entries.map((entry) => featureRow(entry, result)) };
-}
-
-function featureRow(entry: Entry, result: ScenarioResult): Row {
-  const feature = featureOf(entry.name);
-  const without = feature?.plain ? entryOf(result, feature.plain) : undefined;
-  const [cpu, range, , perSecond, p50, p99, p99Fixed, redisCpu] = cellsOf(entry, undefined, 'open');
-  const against = (other: Entry | undefined) =>
-    median(ratioBetween(entry, other, 'cpuUs'), (ratio) => ratio.toFixed(2));
-  const ratios = [against(without), against(entryOf(result, PLAIN_GET))];
-  return {
+  const columns = result.scenario.name === FEATURES_NAME ? FEATURE_COLUMNS : COLUMNS;
+  const cellsOf = (entry: Entry, phase: 'open' | 'beside') => columns.map(({ cell }) => cell(entry, result, phase));
+  const rows = result.entries.flatMap((entry) => {
     // Those without a feature begin a group of rows.
-    name: feature?.plain ? `… ${entry.title}` : entry.title,
-    cells: [cpu!, range!, ...ratios, perSecond!, p50!, p99!, p99Fixed!, redisCpu!, String(entry.redisBytes ?? NONE)],
-  };
-}
-
-function rowsOf(result: ScenarioResult): Row[] {
-  const ours = entryOf(result, 'tollgate');
-  return result.entries.flatMap((entry) => {
-    const row = { name: entry.title, cells: cellsOf(entry, ours, 'open') };
+    const row = {
+      name: featureOf(entry.name)?.plain ? `… ${entry.title}` : entry.title,
+      cells: cellsOf(entry, 'open'),
+    };
     if (entry.beside.length === 0) return [row];
-    return [row, { name: `… ${result.scenario.beside?.title}`, cells: cellsOf(entry, ours, 'beside') }];
+    return [row, { name: `… ${result.scenario.beside?.title}`, cells: cellsOf(entry, 'beside') }];
   });
+  return { columns: columns.map(({ head }) => head), rows };
 }
 
-function cellsOf(entry: Entry, ours: Entry | undefined, phase: 'open' | 'beside'): string[] {
-  const of = (figure: Parameters<typeof figureOf>[1]) => figureOf(entry[phase], figure);
-  const cpu = of('cpuUs');
-  return [
-    median(cpu, (us) => us.toFixed(1)),
-    cpu === null ? NONE : `${cpu.min.toFixed(1)}–${cpu.max.toFixed(1)}`,
-    median(ratioBetween(entry, ours, 'cpuUs', phase), (ratio) => ratio.toFixed(2)),
-    median(of('perSecond'), (rate) => Math.round(rate).toLocaleString('en')),
-    median(of('p50Us'), inMs),
-    median(of('p99Us'), inMs),
-    median(phase === 'open' ? figureOf(entry.fixed, 'p99Us') : null, inMs),
-    median(of('redisCpuUs'), (us) => us.toFixed(1)),
-    median(of('scripts'), inThousandths),
-    median(of('commands'), inThousandths),
-    (entry.idleRssBytes / 1e6).toFixed(0),
-    median(of('rssBytes'), (bytes) => (bytes / 1e6).toFixed(0)),
-  ];
+/** What the loader itself took at the fixed rate, which is part of what it measured; empty without such a rate. */
+export function loaderText({ entries }: ScenarioResult): string {
+  const rounds = entries.flatMap(({ fixed }) => fixed);
+  const [cpu, late] = [figureOf(rounds, 'loaderCpuUs'), figureOf(rounds, 'lateP99Us')];
+  if (cpu === null || late === null) return '';
+  return `At the fixed rate the loader took ${toTenths(cpu.median)} µs of CPU a request, and was itself late by ${inMs(late.median)} ms (p99).`;
+}
+
+function column(head: string, figure: Figure, text: (value: number) => string): Column {
+  return { head, cell: (entry, _, phase) => median(figureOf(entry[phase], figure), text) };
+}
+
+function atFixedRate(head: string, figure: Figure): Column {
+  return { head, cell: ({ fixed }, _, phase) => median(phase === 'open' ? figureOf(fixed, figure) : null, inMs) };
+}
+
+function ratioTo(name: ContestantName | null, entry: Entry, result: ScenarioResult): string {
+  return ratio(ratioBetween(entry, name === null ? undefined : entryOf(result, name), 'togetherUs'));
+}
+
+function rangeOf(spread: Spread | null): string {
+  return spread === null ? NONE : `${toTenths(spread.min)}–${toTenths(spread.max)}`;
 }
 
 /** `ready after 412 ms (398–431), 117 MB idle`. */
@@ -105,6 +117,18 @@ function median(spread: Spread | null, text: (value: number) => string): string 
 
 function inMs(us: number): string {
   return (us / 1_000).toFixed(2);
+}
+
+function ratio(spread: Spread | null): string {
+  return median(spread, (value) => value.toFixed(2));
+}
+
+function toTenths(value: number): string {
+  return value.toFixed(1);
+}
+
+function inMb(bytes: number): string {
+  return (bytes / 1e6).toFixed(0);
 }
 
 function inThousandths(value: number): string {

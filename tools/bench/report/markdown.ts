@@ -1,6 +1,6 @@
 import type { Results, ScenarioResult } from '../results.ts';
 import { FEATURES_NAME } from '../scenarios.ts';
-import { startText, tableOf } from './figures.ts';
+import { loaderText, startText, tableOf } from './figures.ts';
 import { targetsOf } from './targets.ts';
 
 /**
@@ -34,9 +34,10 @@ Tollgate runs as it ships: on Redis, with a log line for each request (into a fi
 worker, write no log and count nothing; nginx + Lua keeps known keys in its own memory, haproxy and caddy keep all in
 theirs. Each is tried before it is measured: that it admits, tells, counts and refuses as it says.
 
-CPU is user and system time of all processes of a contestant (Redis apart, in a column of its own) for one request. A
-figure is the median of the rounds, beside it the smallest and the largest; a ratio is the median of the ratios round by
-round. A round with a failed request counts for nothing. p99 "fixed" is at half of the slowest contestant's throughput.
+CPU is user and system time of all processes of a contestant for one request, then that of its Redis, then both together, of which
+the range and the ratio are. A figure is the median of the rounds, beside it the smallest and the largest; a ratio is the median of the ratios round by
+round. A round with a failed request counts for nothing. "Fixed" is at half of the slowest contestant's throughput: requests
+are due at even intervals, and what each takes counts from when it is due.
 Scripts and commands are Redis calls for one request; commands include those inside scripts.
 
 What was tried to get here, and where the time goes now, stands in [TUNING.md](TUNING.md).
@@ -54,7 +55,7 @@ export function sectionOf(result: ScenarioResult, charts: readonly string[]): st
   const rate = ratePerSecond === null ? '' : `, fixed rate ${ratePerSecond.toLocaleString('en')}/s`;
   return [
     `## ${scenario.title}`,
-    `\`${scenario.name}\`: ${scenario.connections} connections${rate}.`,
+    `\`${scenario.name}\`: ${scenario.connections} connections${rate}. ${loaderText(result)}`.trim(),
     ...charts.map((file) => `![${scenario.title}](${file})`),
     table(
       ['', ...columns],

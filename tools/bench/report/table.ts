@@ -1,6 +1,6 @@
 import { alignedLines } from '../../kit/report/text-table.ts';
 import type { Results, ScenarioResult } from '../results.ts';
-import { startText, tableOf } from './figures.ts';
+import { loaderText, startText, tableOf } from './figures.ts';
 import { targetsOf } from './targets.ts';
 
 /** All that a run has shown, for a terminal. */
@@ -20,6 +20,7 @@ function textOf(result: ScenarioResult): string {
   const lines = alignedLines(rows, (column) => column > 0);
   const rate = ratePerSecond === null ? '' : `, fixed rate ${ratePerSecond}/s`;
   const notes = [
+    ...[loaderText(result)].filter((text) => text !== ''),
     ...entries.flatMap(({ title, faults }) => faults.map((fault) => `INVALID ROUNDS of ${title}: ${fault}`)),
     ...missing.map(({ title, reason }) => `missing: ${title}: ${reason}`),
   ];

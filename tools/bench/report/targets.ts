@@ -24,7 +24,7 @@ export function targetsOf(results: Results): Target[] {
     ...refused(of),
     ...memory(of),
     ...scripts(of),
-    ...manyKeys(results, of),
+    ...manyCallers(results, of),
     ...sizes(of),
     ...start(results),
   ];
@@ -88,24 +88,37 @@ function memory(of: Of): Target[] {
 function scripts(of: Of): Target[] {
   const name = (keys: string) => `3. Script calls per admitted request, 64 connections, ${keys}`;
   return [
-    atMost(name('one key'), medianOf(of('keys-1', 'tollgate'), 'scripts'), 0.15, 'x'),
-    atMost(name('1,000 keys'), medianOf(of('keys-1000', 'tollgate'), 'scripts'), 0.5, 'x'),
+    atMost(name('one key'), medianOf(of('callers-1', 'tollgate'), 'scripts'), 0.15, 'x'),
+    atMost(name('1,000 keys'), medianOf(of('callers-1000', 'tollgate'), 'scripts'), 0.5, 'x'),
   ];
 }
 
-function manyKeys({ scenarios }: Results, of: Of): Target[] {
-  const million = scenarios.find(({ scenario }) => scenario.name === 'keys-1000000');
-  const bytes = million?.redisBytesPerKey ?? null;
-  const grown = (scenario: string) => againstBeside(of(scenario, 'tollgate'));
+function manyCallers({ scenarios }: Results, of: Of): Target[] {
+  const bytes = scenarios.find(({ scenario }) => scenario.name === 'callers-50000')?.redisBytesPerKey ?? null;
+  const memoryWith = (callers: string, most: number) =>
+    atMost(`4. ${callers}: memory after load`, scaled(medianOf(of(callers, 'tollgate'), 'rssBytes'), 1e-6), most, 'MB');
   return [
-    atMost('4. CPU with 1,000,000 keys, each as likely, against one key', grown('keys-1000000'), 1.6),
-    atMost('4. CPU with 1,000,000 keys, by Zipf, against one key', grown('keys-1000000-zipf'), 1.15),
+    ...againstTheBar(of, 'callers-1000', 0.9),
+    ...againstTheBar(of, 'callers-5000', 0.9),
+    ...againstTheBar(of, 'callers-50000', 1.2),
+    memoryWith('callers-1000', 160),
+    memoryWith('callers-50000', 220),
     atMost('4. Redis bytes per active key', bytes === null ? null : same(bytes), 200, 'B'),
     atMost(
-      '4. Memory with 1,000,000 keys from the first round to the last',
-      growth(of('keys-1000000', 'tollgate')),
+      '4. Memory with 1,000,000 callers from the first round to the last',
+      growth(of('callers-1000000', 'tollgate')),
       1.1,
     ),
+  ];
+}
+
+function againstTheBar(of: Of, scenario: string, most: number): Target[] {
+  const [ours, bar] = [of(scenario, 'tollgate'), of(scenario, 'nginx-lua')];
+  const against = 'against nginx + Lua + Redis';
+  return [
+    atMost(`4. ${scenario}: CPU of gateway and Redis ${against}`, ratioBetween(ours, bar, 'togetherUs'), most),
+    atMost(`4. ${scenario}: p99 ${against}`, ratioBetween(ours, bar, 'p99Us'), 1.2),
+    atMost(`4. ${scenario}: p99 at the fixed rate ${against}`, ratioBetween(ours, bar, 'p99Us', 'fixed'), 1.2),
   ];
 }
 

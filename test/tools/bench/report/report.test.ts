@@ -16,9 +16,12 @@ function measurement(cpuUs: number, faults: readonly string[] = []): Measurement
     requests: 1000,
     perSecond: 1e6 / cpuUs,
     cpuUs,
+    togetherUs: cpuUs + redis.redisCpuUs,
     p50Us: 500,
     p99Us: 50 * cpuUs,
     rssBytes: 1e8,
+    loaderCpuUs: 10,
+    lateP99Us: 100,
     ...redis,
     faults,
   };
@@ -72,12 +75,22 @@ describe('the targets', () => {
   test('compare what differs with what was measured beside it', () => {
     const beside = [measurement(40), measurement(40)];
     const ours = entry('tollgate', [44, 44], { beside });
-    const results = resultsWith(scenarioResult('keys-1000000', [ours], { redisBytesPerKey: 120 }));
-    const fourth = targetsOf(results).filter(({ name, met }) => name.startsWith('4.') && met !== 'not measured');
+    const found = targetsOf(resultsWith(scenarioResult('connections-512', [ours])));
+    expect(found.filter(({ met }) => met !== 'not measured')).toEqual([
+      expect.objectContaining({ found: '1.10 ×', met: 'missed' }),
+    ]);
+  });
+
+  test('of many callers count the CPU of Redis, and waiting at both kinds of load', () => {
+    const ours = entry('tollgate', [44, 44], { fixed: [measurement(60), measurement(60)] });
+    const callers = scenarioResult('callers-50000', [ours, entry('nginx-lua', [40, 40])], { redisBytesPerKey: 120 });
+    const fourth = targetsOf(resultsWith(callers)).filter(({ met }) => met !== 'not measured');
     expect(fourth.map(({ found, met }) => [found, met])).toEqual([
+      ['1.09 ×', 'met'],
       ['1.10 ×', 'met'],
+      ['1.50 ×', 'missed'],
+      ['100 MB', 'met'],
       ['120 B', 'met'],
-      ['1.00 ×', 'met'],
     ]);
   });
 });
@@ -87,7 +100,7 @@ test('the table for a terminal names what is missing and what is invalid', () =>
   const text = tables(resultsWith({ ...ADMITTED, entries: [entry('tollgate', [42]), faulty] }));
   expect(text).toContain('missing: caddy: it is not there');
   expect(text).toContain('INVALID ROUNDS of <nginx-lua>: 2 read errors');
-  expect(text).toMatch(/<tollgate> +42\.0 +42\.0–42\.0 +1\.00 /);
+  expect(text).toMatch(/<tollgate> +42\.0 +3\.0 +45\.0 +45\.0–45\.0 +1\.00 /);
   expect(text).not.toContain('not measured');
 });
 
@@ -96,9 +109,9 @@ test('the report has a table and charts for each scenario', async () => {
   onTestFinished(() => rm(folder, { recursive: true }));
   const text = await readFile(await writeReport(resultsWith(ADMITTED), folder), 'utf8');
   expect(text).toContain('2026-01-02, a machine.');
-  expect(text).toContain('| <tollgate> | 42.0 | 40.0–44.0 | 1.00 |');
+  expect(text).toContain('| <tollgate> | 42.0 | 3.0 | 45.0 | 43.0–47.0 | 1.00 |');
   expect(text).toContain('- caddy is missing: it is not there');
-  expect(text).toContain('`admitted`: 32 connections, fixed rate 4,000/s.');
+  expect(text).toContain('`admitted`: 32 connections, fixed rate 4,000/s. At the fixed rate the loader took 10.0 µs');
   const charts = [...text.matchAll(/!\[[^\]]+\]\(([^)]+)\)/g)].map(([, file]) => file!);
   expect(charts).toEqual(['charts/admitted-cpu.svg', 'charts/admitted-p99.svg']);
   for (const file of charts) expect(await readFile(join(folder, file), 'utf8')).toContain('&#60;tollgate&#62;');
@@ -120,13 +133,13 @@ describe('the table of features', () => {
   test('has the ratio to the same load without the feature, and to a plain GET', () => {
     const text = tables(resultsWith(features(200)));
     expect(text).toMatch(/× without +× plain GET/);
-    expect(text).toMatch(/ <plain-list> +100\.0 +100\.0–110\.0 +– +2\.00 /);
-    expect(text).toMatch(/ … <with-gzip> +200\.0 +200\.0–200\.0 +2\.00 +4\.00 /);
+    expect(text).toMatch(/ <plain-list> +100\.0 +3\.0 +103\.0 +103\.0–113\.0 +– +1\.94 /);
+    expect(text).toMatch(/ … <with-gzip> +200\.0 +3\.0 +203\.0 +203\.0–203\.0 +1\.97 +3\.83 /);
   });
 
   test('has no ratio to a row that was not measured', () => {
     const alone = scenarioResult('features', [entry('with-gzip', [200])]);
-    expect(tables(resultsWith(alone))).toMatch(/ … <with-gzip> +200\.0 +200\.0–200\.0 +– +– /);
+    expect(tables(resultsWith(alone))).toMatch(/ … <with-gzip> +200\.0 +3\.0 +203\.0 +203\.0–203\.0 +– +– /);
   });
 
   test('is replaced by a run of features alone, which leaves the rest of the report and its charts', async () => {

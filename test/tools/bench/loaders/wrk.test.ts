@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { parseCommandStats } from '../../../tools/bench/redis.ts';
-import { faultsOf, parseReport, type WrkReport } from '../../../tools/bench/wrk.ts';
+import { faultsOf, type LoadReport, parseReport } from '../../../../tools/bench/loaders/load.ts';
+import { parseCommandStats } from '../../../../tools/bench/redis.ts';
 
-const REPORT: WrkReport = {
-  ...{ requests: 5000, durationUs: 1_000_500, bytes: 2_000_000, status: 0 },
+const REPORT: LoadReport = {
+  ...{ requests: 5000, durationUs: 1_000_500, status: 0, lateP99Us: 1, loaderCpuUs: 9.5 },
   ...{ connect: 0, read: 0, write: 0, timeout: 0, wrong: 0, p50Us: 900, p99Us: 4100 },
 };
 const OUTPUT = `Running 1s test @ http://127.0.0.1:8080
@@ -15,13 +15,15 @@ ${JSON.stringify(REPORT)}
 `;
 
 describe('what wrk prints', () => {
-  test('ends with the report of load.lua', () => {
-    expect(parseReport(OUTPUT)).toEqual(REPORT);
+  test('ends with the report of wrk.lua', () => {
+    expect(parseReport('wrk', OUTPUT)).toEqual(REPORT);
   });
 
   test('is an error without it, with its own words', () => {
-    expect(() => parseReport('unable to connect to 127.0.0.1:1 Connection refused')).toThrow(/Connection refused/);
-    expect(() => parseReport('{"requests":1}')).toThrow('wrk reported no durationUs');
+    expect(() => parseReport('wrk', 'unable to connect to 127.0.0.1:1 Connection refused')).toThrow(
+      /Connection refused/,
+    );
+    expect(() => parseReport('wrk', '{"requests":1}')).toThrow('wrk reported no durationUs');
   });
 });
 
