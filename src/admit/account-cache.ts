@@ -1,4 +1,4 @@
-import { chargeOf, isPresent, roomOf } from '../engine/charging.ts';
+import { chargeOf, isPresent, neededFor } from '../engine/charging.ts';
 import { presentCount } from '../engine/counting.ts';
 import { UNSEEN } from '../engine/decide.ts';
 import { banLengthMs } from '../engine/refusing.ts';
@@ -305,7 +305,7 @@ function stillRefuses(
   for (let i = 0; i < budgets.length; i++) {
     const [budget, account] = [budgets[i]!, accounts[i]!];
     const limits = withTopUps(budget.limits, account.topUps, nowMs);
-    const needed = roomOf(chargeOf(budget, cost, amounts));
+    const needed = neededFor(chargeOf(budget, cost, amounts));
     exceeds ||= costExceedsLimit(limits, needed);
     exceedsByOne ||= costExceedsLimit(limits, 1);
     isSpent ||= bans === null && budget.unit === undefined && hasNoRoom(account, limits, needed, nowMs);

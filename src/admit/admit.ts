@@ -3,7 +3,7 @@ import { afterReading } from '../io/after-reading.ts';
 import type { WindowName } from '../model/values.ts';
 import { AccountCache } from './account-cache.ts';
 import { accountIdsOf } from './account-id.ts';
-import { type AdmissionListener, type Batch, belongsTo, isAlike, join, type Wanted } from './batch.ts';
+import { type AdmissionListener, type Batch, type BatchTerms, belongsTo, isAlike, join } from './batch.ts';
 import type { LocalCount, OnFailure } from './decide-locally.ts';
 import { decide } from './decision.ts';
 import { DecisionDispatcher } from './decision-dispatcher.ts';
@@ -172,12 +172,12 @@ export class Admitter {
   }
 
   /** Finds the batch of a request. A reload can change the allowance within a turn: each request keeps the allowance of its arrival. */
-  #batchOf(wanted: Wanted): Batch {
-    const batches = this.#batchesOf(wanted.consumerId);
-    const known = batches.find((batch) => isAlike(batch, wanted));
+  #batchOf(terms: BatchTerms): Batch {
+    const batches = this.#batchesOf(terms.consumerId);
+    const known = batches.find((batch) => isAlike(batch, terms));
     if (known !== undefined) return known;
-    const accountIds = accountIdsOf(wanted.consumerId, wanted.allowance);
-    const batch: Batch = { ...wanted, accountIds, waiting: [], deadline: null, state: 'new' };
+    const accountIds = accountIdsOf(terms.consumerId, terms.allowance);
+    const batch: Batch = { ...terms, accountIds, waiting: [], deadline: null, state: 'new' };
     batches.push(batch);
     return batch;
   }

@@ -38,9 +38,9 @@ export interface Batch {
 }
 
 /** What requests of one batch have in common. */
-export type Wanted = Pick<Batch, 'consumerId' | 'allowance' | 'cost' | 'amounts' | 'withinMs'>;
+export type BatchTerms = Pick<Batch, 'consumerId' | 'allowance' | 'cost' | 'amounts' | 'withinMs'>;
 
-export function isAlike(batch: Batch, { consumerId, allowance, cost, amounts, withinMs }: Wanted): boolean {
+export function isAlike(batch: Batch, { consumerId, allowance, cost, amounts, withinMs }: BatchTerms): boolean {
   return belongsTo(batch, consumerId, allowance, cost, amounts, withinMs);
 }
 

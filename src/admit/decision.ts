@@ -1,4 +1,4 @@
-import { chargeOf, roomOf } from '../engine/charging.ts';
+import { chargeOf, neededFor } from '../engine/charging.ts';
 import { placeOf } from '../engine/counting.ts';
 import * as engine from '../engine/decide.ts';
 import * as settling from '../engine/settle.ts';
@@ -90,7 +90,7 @@ export function costExceedsLimit(limits: readonly WindowLimit[], cost: number): 
 export function exceedsLimit({ budgets }: Allowance, cost: number, amounts: Amounts | undefined): boolean {
   for (let i = 0; i < budgets.length; i++) {
     const budget = budgets[i]!;
-    if (costExceedsLimit(budget.limits, roomOf(chargeOf(budget, cost, amounts)))) return true;
+    if (costExceedsLimit(budget.limits, neededFor(chargeOf(budget, cost, amounts)))) return true;
   }
   return false;
 }

@@ -1,4 +1,4 @@
-import { chargeOf, roomOf } from '../engine/charging.ts';
+import { chargeOf, neededFor } from '../engine/charging.ts';
 import { endIfOpened, fitsAtMs, nextEndMs, WINDOW_MS } from '../engine/counting.ts';
 import type { Accounts, Amounts, Decision } from '../engine/types.ts';
 import type { Ban } from '../model/account.ts';
@@ -81,12 +81,12 @@ export interface Crowded extends DecidedRequest {
 }
 
 /** What Explain shows about a refusal beyond its response. */
-interface Explained {
+interface RefusalDetails {
   /** The number of the strike that the request made; null if it made none. */
   readonly strike: number | null;
 }
 
-export interface Refused extends DecidedRequest, Explained {
+export interface Refused extends DecidedRequest, RefusalDetails {
   readonly kind: 'refused';
   /**
    * The window that the whole answer describes. It resets at `retryAtMs`. If waiting cannot help, it is a window whose limit is
@@ -100,7 +100,7 @@ export interface Refused extends DecidedRequest, Explained {
   readonly retryAtMs: number | null;
 }
 
-export interface Banned extends DecidedRequest, Explained {
+export interface Banned extends DecidedRequest, RefusalDetails {
   readonly kind: 'banned';
   /** The window whose refusal made the ban. It resets at `retryAtMs`. */
   readonly binding: WindowBudget;
@@ -151,12 +151,12 @@ function verdictWith(
     return crowded({ nowMs, allowance, cost, standings, inFlight, binding }, inFlight!);
   }
   const strike = strikeOf(decision, allowance, standings, index);
-  const explained = { nowMs, allowance, cost, standings, inFlight, strike };
+  const facts = { nowMs, allowance, cost, standings, inFlight, strike };
   const ban = index >= decision.bannedFrom ? banInForce(accounts, nowMs) : null;
-  if (ban === null) return pastTopUps(refused(explained), accounts);
+  if (ban === null) return pastTopUps(refused(facts), accounts);
   const scope = ban === accounts[0].ban ? 'key' : 'customer';
   const imposed = decision.imposesBan === true && index === decision.bannedFrom;
-  return pastTopUps(banned(explained, ban, { scope, imposed }), accounts);
+  return pastTopUps(banned(facts, ban, { scope, imposed }), accounts);
 }
 
 /** The number of the strike that a refused request made. The account has the strikes after the last request, and none after a ban. */
@@ -226,7 +226,7 @@ export function verdictFromLease(
 }
 
 /** A request among those of one decision. */
-interface Judged {
+interface RequestPosition {
   readonly nowMs: number;
   readonly cost: number;
   readonly amounts: Amounts | undefined;
@@ -240,7 +240,7 @@ interface Judged {
 function standingsOf(
   accounts: Accounts,
   allowance: Allowance,
-  { nowMs, cost, amounts, isRefused, requestsAfter, ahead }: Judged,
+  { nowMs, cost, amounts, isRefused, requestsAfter, ahead }: RequestPosition,
 ): WindowBudget[] {
   const { budgets } = allowance;
   const standings = new Array<WindowBudget>(allowance.limits.length);
@@ -249,7 +249,7 @@ function standingsOf(
     const { limits, unit = null } = budgets[i]!;
     const { windows, topUps } = accounts[i]!;
     const charge = chargeOf(budgets[i]!, cost, amounts);
-    const needed = roomOf(charge);
+    const needed = neededFor(charge);
     for (const one of withTopUps(limits, topUps, nowMs)) {
       const { window, lengthMs, limit, name = window } = one;
       const open = windows[window];
@@ -292,7 +292,7 @@ function crowded(decision: DecidedRequest, inFlight: readonly number[]): Crowded
   return { kind: 'crowded', ...decision, ...full.reduce((a, b) => (b.limit < a.limit ? b : a)) };
 }
 
-function refused(decision: Omit<DecidedRequest, 'binding'> & Explained): Refused {
+function refused(decision: Omit<DecidedRequest, 'binding'> & RefusalDetails): Refused {
   const { nowMs, allowance, cost, standings, inFlight, strike } = decision;
   let last: WindowBudget | null = null;
   let tooSmall: WindowBudget | null = null;
@@ -342,7 +342,7 @@ function hasTopUps(accounts: Accounts): boolean {
 }
 
 function banned(
-  decision: Omit<DecidedRequest, 'binding'> & Explained,
+  decision: Omit<DecidedRequest, 'binding'> & RefusalDetails,
   ban: Ban,
   { scope, imposed }: Pick<Banned, 'scope' | 'imposed'>,
 ): Banned {

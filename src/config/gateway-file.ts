@@ -10,12 +10,12 @@ import { type GatewayFile, gatewaySchema, listenEntry, routeEntry, upstreamEntry
 import { checkKeyFormats, checkKeySources } from './identification.ts';
 import { routesOf } from './routes.ts';
 import { instant, timeout } from './setting-values.ts';
-import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
+import { asArray, type FileKind, field, isMapping, type Note, type ParseResult, parseYaml } from './yaml.ts';
 
 type RouteEntry = GatewayFile['routes'][number];
 
 /** Parses the text of gateway.yaml (contract section 2). @param file its name in faults */
-export function parseGatewayFile(text: string, file: string): Parsed<GatewayFile> {
+export function parseGatewayFile(text: string, file: string): ParseResult<GatewayFile> {
   return parseYaml(text, file, GATEWAY_FILE);
 }
 

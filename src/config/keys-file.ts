@@ -3,7 +3,7 @@ import { shapeOf } from '../model/attributes.ts';
 import { limitOr, limitsOf, UNLIMITED } from '../model/plan.ts';
 import { ID_FORMS } from '../model/record.ts';
 import * as values from './setting-values.ts';
-import { type FileKind, field, isMapping, type Parsed, parseYaml } from './yaml.ts';
+import { type FileKind, field, isMapping, type ParseResult, parseYaml } from './yaml.ts';
 
 // keys.yaml, the file of `tollgate keys apply`: which keys and customers are to exist, and what is said of each.
 
@@ -100,7 +100,7 @@ export const MAX_KEYS_FILE_BYTES = 4 * 1024 * 1024;
  * @param file its name in faults
  * @param plans the names of the plans of plans.yaml, of which each entry must have one
  */
-export function parseKeysFile(text: string, file: string, plans: readonly string[]): Parsed<KeysFile> {
+export function parseKeysFile(text: string, file: string, plans: readonly string[]): ParseResult<KeysFile> {
   const kind: FileKind<typeof keysSchema> = {
     schema: keysSchema,
     maxParts: MAX_PARTS,

@@ -17,10 +17,10 @@ import { groupRouteOf } from '../routing/path-groups.ts';
 import { faultOfPattern } from '../routing/pattern.ts';
 import * as values from './setting-values.ts';
 
-import { asArray, type FileKind, field, isMapping, type Note, type Parsed, parseYaml } from './yaml.ts';
+import { asArray, type FileKind, field, isMapping, type Note, type ParseResult, parseYaml } from './yaml.ts';
 
 /** Parses the text of plans.yaml (contract section 2). The value is deep frozen. @param file its name in faults */
-export function parsePlans(text: string, file: string): Parsed<Plans> {
+export function parsePlans(text: string, file: string): ParseResult<Plans> {
   const parsed = parseYaml(text, file, PLANS_FILE);
   return 'faults' in parsed ? parsed : { ...parsed, value: plansOf(parsed.value) };
 }

@@ -17,7 +17,7 @@ import { type PolicyFile, type PolicySource, readPolicies } from './policy-files
 import { readSecret, readSettingsFile, rereadSecret, signatureOf, versionOf } from './read-file.ts';
 import { routesOf } from './routes.ts';
 import { deepFreeze, type Frozen, targetOf } from './setting-values.ts';
-import { isMapping, type Parsed } from './yaml.ts';
+import { isMapping, type ParseResult } from './yaml.ts';
 
 /** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */
 export type Settings = Frozen<Omit<JoinedSettings, 'routes' | 'descriptions'>> &
@@ -119,7 +119,7 @@ interface Parts {
   readonly isReload: boolean;
 }
 
-type Versioned<T> = Parsed<T> & { readonly version: string; readonly text: string };
+type Versioned<T> = ParseResult<T> & { readonly version: string; readonly text: string };
 
 async function joined(
   { read, gateway, plans, policies: source, signature, isReload }: Parts,
@@ -188,7 +188,7 @@ export function routeWarningsOf(env: Variables): readonly Fault[] {
 function parseFile<T>(
   file: string,
   variable: string,
-  parse: (text: string, file: string) => Parsed<T>,
+  parse: (text: string, file: string) => ParseResult<T>,
   isReload = false,
 ): Versioned<T> {
   const read = readSettingsFile(
@@ -201,7 +201,11 @@ function parseFile<T>(
 }
 
 /** JSON is YAML, so a value is checked by the rules of the file. */
-function parseValue<T>(value: unknown, name: string, parse: (text: string, file: string) => Parsed<T>): Versioned<T> {
+function parseValue<T>(
+  value: unknown,
+  name: string,
+  parse: (text: string, file: string) => ParseResult<T>,
+): Versioned<T> {
   const fault = (message: string) => ({ file: name, line: 1, column: 1, path: '', message });
   if (!isMapping(value)) return { faults: [fault('must be an object.')], warnings: [], version: '', text: '' };
   let text: string;

@@ -19,7 +19,7 @@ export interface FileKind<Schema extends FileSchema> {
   check(raw: unknown, fault: Note, warn: Note): void;
 }
 
-export type Parsed<T> =
+export type ParseResult<T> =
   | { readonly value: T; readonly warnings: readonly Fault[]; locate(path: Path): Fault }
   | { readonly faults: readonly Fault[]; readonly warnings: readonly Fault[] };
 
@@ -31,7 +31,7 @@ export function parseYaml<Schema extends FileSchema>(
   text: string,
   file: string,
   kind: FileKind<Schema>,
-): Parsed<z.output<Schema>> {
+): ParseResult<z.output<Schema>> {
   const placed = (fault: TreeFault): Fault => ({
     file,
     line: fault.line,

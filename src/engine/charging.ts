@@ -16,7 +16,7 @@ export function chargeOf(budget: Pick<RuleBudget, 'unit'>, cost: number, amounts
  * How much must be left of a limit for a request that charges `charge`: the store admits a request that takes nothing in advance as
  * long as something is left.
  */
-export function roomOf(charge: number): number {
+export function neededFor(charge: number): number {
   return charge > 1 ? charge : 1;
 }
 

@@ -79,7 +79,7 @@ export function isStrike(
 ): boolean {
   if (rule.bans === undefined) return false;
   for (const budget of budgets) {
-    const needed = charging.roomOf(charging.chargeOf(budget, cost, amounts));
+    const needed = charging.neededFor(charging.chargeOf(budget, cost, amounts));
     for (const { limit } of budget.limits) if (limit < needed) return false;
   }
   return true;
@@ -118,7 +118,7 @@ function lastRefusing(decision: Decision, budgets: readonly RuleBudget[]) {
   for (let i = 0; i < budgets.length; i++) {
     const { name, limits } = budgets[i]!;
     const { windows } = decision.accounts[i]!;
-    const needed = charging.roomOf(charging.chargeOf(budgets[i]!, decision.cost, decision.amounts));
+    const needed = charging.neededFor(charging.chargeOf(budgets[i]!, decision.cost, decision.amounts));
     for (const limit of limits) {
       const open = windows[limit.window];
       if (limit.limit - (open === undefined ? 0 : open.used) < needed) {

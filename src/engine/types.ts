@@ -138,7 +138,7 @@ export interface ReturnedLease {
 }
 
 /** What a decision has lent. */
-interface Lent {
+interface Loan {
   readonly units: number;
   /** How long the gateway may admit requests from them, milliseconds from the decision. */
   readonly forMs: number;
@@ -163,7 +163,7 @@ export interface Decision {
   /** Set if the requests in flight alone refuse the refused requests: those are no strikes, and no limit refuses them. */
   readonly isCrowded?: true | undefined;
   /** What the store has lent to the gateway, which `accounts` have counted. */
-  readonly lent?: Lent | undefined;
+  readonly lent?: Loan | undefined;
   /** Set if other gateways may return units of these accounts, and no ban refuses requests in any case. */
   readonly mayReturn?: true | undefined;
   /**

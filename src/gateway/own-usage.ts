@@ -44,11 +44,12 @@ type Histories = readonly (ReadHistory | null)[] | UnreadableIdentity | null;
 /** Null if the store does not answer; `unreadable` if it does, and what it has of the caller cannot be read. */
 type FoundUsage = UsageBody | UnreadableIdentity | null;
 
-interface Read<A> {
+/** One reading of the store for one caller. */
+interface Reading<A> {
   readonly askedAtMs: number;
   readonly answer: Promise<A>;
   /** The result of the promise; undefined until it is fulfilled. */
-  settled: A | undefined;
+  result: A | undefined;
 }
 
 /** For each caller the store is read at most once in this time, even if reading fails; and each of its histories once as well. */
@@ -62,8 +63,8 @@ const READ_EVERY_MS = 1_000;
  */
 export class Usage {
   readonly #options: UsageOptions;
-  readonly #reads: RecentlyUsed<Read<Answer>>;
-  readonly #histories: RecentlyUsed<Read<Histories>>;
+  readonly #reads: RecentlyUsed<Reading<Answer>>;
+  readonly #histories: RecentlyUsed<Reading<Histories>>;
   readonly #deadlines = new ReplyDeadlines();
 
   constructor(options: UsageOptions) {
@@ -79,7 +80,7 @@ export class Usage {
    */
   of(id: string, allowance: Allowance, waitedMs: number): FoundUsage | Promise<FoundUsage> {
     const read = this.#read(this.#reads, id, () => this.#ask(id, allowance));
-    if (read.settled !== undefined) return this.#present(id, allowance, read.settled);
+    if (read.result !== undefined) return this.#present(id, allowance, read.result);
     const { timeoutMs } = this.#options;
     const answer =
       timeoutMs === undefined ? read.answer : this.#deadlines.within(read.answer, timeoutMs - waitedMs, () => null);
@@ -108,14 +109,14 @@ export class Usage {
     return { report: historyReport(histories, step, undefined, unit), verdict: body.verdict };
   }
 
-  #read<A>(reads: RecentlyUsed<Read<A>>, id: string, ask: () => Promise<A>): Read<A> {
+  #read<A>(reads: RecentlyUsed<Reading<A>>, id: string, ask: () => Promise<A>): Reading<A> {
     const before = reads.get(id);
     const nowMs = this.#options.monotonicMs();
-    const isLate = before?.settled !== undefined && nowMs - before.askedAtMs >= READ_EVERY_MS;
+    const isLate = before?.result !== undefined && nowMs - before.askedAtMs >= READ_EVERY_MS;
     if (before !== undefined && !isLate) return before;
-    const read: Read<A> = { askedAtMs: nowMs, answer: ask(), settled: undefined };
+    const read: Reading<A> = { askedAtMs: nowMs, answer: ask(), result: undefined };
     void read.answer.then((answer) => {
-      read.settled = answer;
+      read.result = answer;
     });
     reads.set(id, read);
     return read;

@@ -2,9 +2,9 @@ import { plainError, policyRefusal } from '../annotate/errors.ts';
 import type { ClientAddress } from '../http1/client.ts';
 import { fieldsWithoutSecrets } from '../http1/forwarded-fields.ts';
 import type { Head } from '../http1/request-head.ts';
-import type { Ruling } from '../policies/chain.ts';
+import type { PolicyDecision } from '../policies/chain.ts';
 import type { PolicyCaller, PolicyCustomer, PolicyRequest } from '../policies/policy.ts';
-import type { Allowed } from '../policies/result.ts';
+import type { Permission } from '../policies/result.ts';
 import { matchedBy } from '../routing/pattern.ts';
 import type { Match } from '../routing/router.ts';
 import { claimsSentIn } from './caller.ts';
@@ -15,7 +15,7 @@ import type { Refusal } from './refusals.ts';
 
 /*
  * What the policies of a route see of a request (`policies` in gateway.yaml): nothing by which another could call in its place. And
- * what becomes of the request by their ruling.
+ * what becomes of the request by their decision.
  */
 
 const NO_SCOPES: readonly string[] = Object.freeze([]);
@@ -60,7 +60,7 @@ export function policyCallerOf(deps: GatewayDeps, head: Head, caller: Caller): P
 }
 
 /** The caller with the scopes and the metadata that policies have chosen for its request. */
-export function callerAllowed(caller: Caller, { scopes, metadata }: Allowed): Caller {
+export function callerAllowed(caller: Caller, { scopes, metadata }: Permission): Caller {
   const { consumer } = caller;
   if (consumer === null || (scopes === null && metadata === null)) return caller;
   const meta = metadata === null ? consumer.meta : { ...consumer.meta, ...metadata };
@@ -68,10 +68,10 @@ export function callerAllowed(caller: Caller, { scopes, metadata }: Allowed): Ca
 }
 
 /** The refusal of a request that a policy refuses, or whose policy failed. Neither is counted. */
-export function refusalByPolicy(ruling: Exclude<Ruling, { kind: 'allowed' }>): Refusal {
+export function refusalByPolicy(decision: Exclude<PolicyDecision, { kind: 'allowed' }>): Refusal {
   const source = 'memory';
-  if (ruling.kind === 'failed') {
-    return { judgement: 'undecided', error: plainError('policy_failed'), cause: ruling.reason, source };
+  if (decision.kind === 'failed') {
+    return { judgement: 'undecided', error: plainError('policy_failed'), cause: decision.reason, source };
   }
-  return { judgement: 'denied', error: policyRefusal(ruling.status, ruling.code, ruling.message), source };
+  return { judgement: 'denied', error: policyRefusal(decision.status, decision.code, decision.message), source };
 }

@@ -41,7 +41,7 @@ import { ownLinesOf, variablesOf } from './replies.ts';
  */
 
 /** One admitted request, with everything needed to forward it. */
-export interface Admitted {
+export interface AdmittedRequest {
   readonly head: Head;
   readonly match: Match;
   readonly record: ExchangeRecorder;
@@ -122,7 +122,7 @@ export interface Passage {
     share: ConsumerShare | null,
     request: ClientRequest,
     response: ClientResponse,
-    admitted: Admitted,
+    admitted: AdmittedRequest,
   ): { readonly breakOff: (reason: Error) => void } | null;
 }
 
@@ -149,7 +149,7 @@ function forwardRequest(
   share: ConsumerShare | null,
   request: ClientRequest,
   response: ClientResponse,
-  admitted: Admitted,
+  admitted: AdmittedRequest,
 ): ReturnType<Passage['start']> {
   if (share === null) throw new Error('a request without room at its upstream');
   const upstream = upstreamOf(deps, admitted.match);
@@ -163,7 +163,7 @@ function compressedFor(
   { compressors }: GatewayDeps,
   upstream: Upstream,
   response: ClientResponse,
-  { head, match, caller }: Admitted,
+  { head, match, caller }: AdmittedRequest,
 ): CompressedResponse | null {
   const rules = match.route.compression;
   if (rules === null || head.method === 'HEAD' || !wantsCompression(head, rules)) return null;
@@ -190,14 +190,14 @@ class Passing implements ForwardRequest, ForwardHooks {
   readonly #deps: GatewayDeps;
   readonly #response: ClientResponse;
   readonly #compressed: CompressedResponse | null;
-  readonly #admitted: Admitted;
+  readonly #admitted: AdmittedRequest;
 
   constructor(
     deps: GatewayDeps,
     request: ClientRequest,
     response: ClientResponse,
     compressed: CompressedResponse | null,
-    admitted: Admitted,
+    admitted: AdmittedRequest,
   ) {
     const { head, match } = admitted;
     this.method = head.method;
@@ -329,7 +329,7 @@ function statusFor(status: number, { httpVersion }: ClientAddress): number {
  */
 export function targetFor(
   deps: Pick<GatewayDeps, 'keySources'>,
-  { head, match }: Pick<Admitted, 'head' | 'match'>,
+  { head, match }: Pick<AdmittedRequest, 'head' | 'match'>,
 ): string {
   const { rewrite } = match.route;
   if (rewrite === null && deps.keySources === null) return head.target;
@@ -352,7 +352,7 @@ function bodyOf(request: ClientRequest, { body, contentLength }: Head, maxBytes:
 /** The fields of the response that the client gets. */
 export function responseFieldsOf(
   deps: GatewayDeps,
-  admitted: Admitted,
+  admitted: AdmittedRequest,
   status: number,
   fields: readonly string[],
 ): string[] {
@@ -373,7 +373,7 @@ function replacedBy({ cors }: GatewayDeps, { route: { announcement } }: Match): 
 }
 
 /** The fields of the request that the upstream gets: for an upgrade, or if rules or policies change them. */
-export function requestFieldsOf(deps: GatewayDeps, admitted: Admitted): string[] {
+export function requestFieldsOf(deps: GatewayDeps, admitted: AdmittedRequest): string[] {
   const { match, acceptEncoding, fieldsOfPolicies } = admitted;
   const repeated = repeatedFields(inputOf(deps, admitted));
   const own = [
@@ -385,7 +385,7 @@ export function requestFieldsOf(deps: GatewayDeps, admitted: Admitted): string[]
   return fieldsOfPolicies === null ? fields : withFields(fields, fieldsOfPolicies);
 }
 
-function requestLinesOf(deps: GatewayDeps, admitted: Admitted): string {
+function requestLinesOf(deps: GatewayDeps, admitted: AdmittedRequest): string {
   const { match, acceptEncoding, fieldsOfPolicies } = admitted;
   // The lines that are kept with the fields of a connection are those of requests whose fields nothing changes.
   if (match.route.requestHeaders !== null || acceptEncoding !== null || fieldsOfPolicies !== null)
@@ -410,7 +410,7 @@ interface FieldsInput {
 
 function inputOf(
   { via, allowedNames, keySources }: GatewayDeps,
-  { head, traceFields, caller, origin, checkedBody }: Admitted,
+  { head, traceFields, caller, origin, checkedBody }: AdmittedRequest,
 ): FieldsInput {
   // A body that came in chunks, and was read whole, is sent with its length.
   const contentLength = checkedBody === null ? declaredLength(head) : String(checkedBody.length);
@@ -483,7 +483,7 @@ function repeatedFields(input: FieldsInput): string[] {
 }
 
 /** The fields that only this request has. */
-function uniqueFields({ record, traceFields }: Admitted): string[] {
+function uniqueFields({ record, traceFields }: AdmittedRequest): string[] {
   const fields = ['X-Request-Id', record.requestId];
   if (traceFields !== null) fields.push(...traceFields);
   return fields;

@@ -12,8 +12,8 @@ import { requestIdOf } from '../http1/fields.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import type { ConsumerTime } from '../io/thread-time.ts';
-import type { Ruling } from '../policies/chain.ts';
-import { ALLOWED, type Allowed } from '../policies/result.ts';
+import type { PolicyDecision } from '../policies/chain.ts';
+import { ALLOWED, type Permission } from '../policies/result.ts';
 import { type RouteReply, USAGE } from '../routing/route.ts';
 import type { Match } from '../routing/router.ts';
 import type { BodyCheck } from '../validate/validator.ts';
@@ -48,8 +48,8 @@ import { WholeBody } from './whole-body.ts';
 /**
  * The flow of one request: route, identify, ask policies, reserve, admit, annotate, forward or answer, close
  * (docs/internals/way-of-a-request.md). The methods follow in this order. A verb begins a step; a participle is the phase that the
- * request has reached: received, identified, scheduled, ruled, decided, counted, admitted, forwarded, ended, closed. A step that refuses the
- * request ends it. Every request ends in `#ended`, exactly once.
+ * request has reached: received, identified, scheduled, policies decided, decided, counted, admitted, forwarded, ended, closed. A
+ * step that refuses the request ends it. Every request ends in `#ended`, exactly once.
  */
 export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   readonly #deps: GatewayDeps;
@@ -71,7 +71,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   /** Milliseconds of work that is not charged yet. */
   #unchargedMs = 0;
   /** What the policies of the route allow. */
-  #allowed: Allowed = ALLOWED;
+  #permission: Permission = ALLOWED;
   /** The caller's share of the upstream, with room reserved in it for this request until `#leave`. */
   #share: ConsumerShare | null = null;
   #verdict: Verdict | null = null;
@@ -215,20 +215,20 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
 
   #askPolicies(match: Match, caller: Caller): void {
     const request = policyRequestOf(this.#deps, this.#head, match, this.#record, this.#origin);
-    const ruling = this.#deps.policies.get(match.route)!.run(request, policyCallerOf(this.#deps, this.#head, caller));
-    resumeWithOwn(this, ruling, this.#deps.monotonicMs, this.#ruled);
+    const decision = this.#deps.policies.get(match.route)!.run(request, policyCallerOf(this.#deps, this.#head, caller));
+    resumeWithOwn(this, decision, this.#deps.monotonicMs, this.#policiesDecided);
   }
 
   /** A request that a policy refuses is not counted, and neither is one whose policy failed. */
-  #ruled(ruling: Ruling): void {
-    if (ruling.kind === 'allowed') {
-      this.#allowed = ruling;
-      this.#caller = callerAllowed(this.#caller!, ruling);
+  #policiesDecided(decision: PolicyDecision): void {
+    if (decision.kind === 'allowed') {
+      this.#permission = decision;
+      this.#caller = callerAllowed(this.#caller!, decision);
       this.#admit(this.#caller);
       return;
     }
-    this.#record.policy = ruling.policy;
-    this.#refuseAs(refusalByPolicy(ruling));
+    this.#record.policy = decision.policy;
+    this.#refuseAs(refusalByPolicy(decision));
   }
 
   // Reserve
@@ -274,7 +274,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
   #admit(caller: Caller): void {
     const head = this.#head;
     const match = this.#match;
-    const { groups, cost: ownCost } = this.#allowed;
+    const { groups, cost: ownCost } = this.#permission;
     const charged = match?.route.charges ?? null;
     const allowance = this.#deps.allowances.ofRequest(caller.allowance, head.path, head.method, groups, charged);
     const cost = ownCost ?? match?.route.cost ?? 1;
@@ -436,7 +436,7 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       metering,
       checkedBody: body === null ? null : body.bytes,
       acceptEncoding: metering === null ? null : metering.asks(head),
-      fieldsOfPolicies: this.#allowed.headers,
+      fieldsOfPolicies: this.#permission.headers,
     });
   }
 

@@ -8,7 +8,7 @@ import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import type { Cuttable, FullBecause, WatchedRecord } from './open-web-sockets.ts';
 import {
-  type Admitted,
+  type AdmittedRequest,
   type Passage,
   requestFieldsOf,
   responseFieldsOf,
@@ -44,7 +44,7 @@ export class Upgrade implements Passage {
     _share: unknown,
     _request: unknown,
     response: ClientResponse,
-    admitted: Admitted,
+    admitted: AdmittedRequest,
   ): ReturnType<Passage['start']> {
     return startUpgrade(deps, this.#client, response, admitted);
   }
@@ -55,7 +55,7 @@ function startUpgrade(
   deps: GatewayDeps,
   client: UpgradeClient,
   response: ClientResponse,
-  admitted: Admitted,
+  admitted: AdmittedRequest,
 ): ReturnType<Passage['start']> {
   const { head, match, caller, record, flow } = admitted;
   const form = head.upgrade;
@@ -107,7 +107,7 @@ function startUpgrade(
 }
 
 /** What is noted of the answer to an upgrade, and what the client gets of its head. */
-function answerHooks(deps: GatewayDeps, admitted: Admitted) {
+function answerHooks(deps: GatewayDeps, admitted: AdmittedRequest) {
   const { record, metering } = admitted;
   return {
     taken: (target: string) => {

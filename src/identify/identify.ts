@@ -132,7 +132,8 @@ export interface IdentifierOptions {
   readonly onStoreFailure?: (error: unknown) => void;
 }
 
-type Settled = { readonly known: KnownSecret } | { readonly identity: Identity };
+/** The result of looking a secret up: its record, or why the caller has no identity. */
+type SecretLookUp = { readonly known: KnownSecret } | { readonly identity: Identity };
 
 const INVALID: Identity = Object.freeze({ kind: 'refused', code: 'invalid_api_key' });
 const EXPIRED: Identity = Object.freeze({ kind: 'refused', code: 'expired_api_key' });
@@ -175,7 +176,7 @@ export class Identifier {
   readonly #known: KnownSecrets;
   /** Secrets that are refused without a look-up until `untilMs` (monotonic milliseconds). */
   readonly #unknown: RecentlyUsed<{ readonly identity: Identity; readonly untilMs: number }>;
-  readonly #lookUps = new Map<string, Promise<Settled>>();
+  readonly #lookUps = new Map<string, Promise<SecretLookUp>>();
   /** `forget(null)` begins a new epoch, in which every known secret must be confirmed. */
   #epoch = 0;
   /** Secrets confirmed in this epoch or later may be used until `untilMs`, although a newer epoch has begun. */
@@ -260,8 +261,8 @@ export class Identifier {
   }
 
   /** One function for all requests, so that a flood of unknown secrets allocates no closure for each. */
-  readonly #identityOf = (settled: Settled): Identity =>
-    'known' in settled ? this.#answer(settled.known) : settled.identity;
+  readonly #identityOf = (found: SecretLookUp): Identity =>
+    'known' in found ? this.#answer(found.known) : found.identity;
 
   /** Looks up a known secret in the background. At most `MAX_CONFIRMING` such look-ups run at a time. */
   #confirm(sha: string): void {
@@ -286,7 +287,7 @@ export class Identifier {
   }
 
   /** Requests with the same secret share one look-up. Never rejects. */
-  #lookUp(sha: string): Promise<Settled> {
+  #lookUp(sha: string): Promise<SecretLookUp> {
     const underWay = this.#lookUps.get(sha);
     if (underWay !== undefined) return underWay;
     const lookUp = this.#ask(sha);
@@ -294,7 +295,7 @@ export class Identifier {
     return lookUp;
   }
 
-  async #ask(sha: string): Promise<Settled> {
+  async #ask(sha: string): Promise<SecretLookUp> {
     const changes = this.#changes;
     const epoch = this.#epoch;
     const askedAtMs = this.#options.monotonicMs();
@@ -314,8 +315,8 @@ export class Identifier {
       return { known };
     } catch (error) {
       this.#options.onStoreFailure?.(error);
-      const settled = this.#withoutStore(sha);
-      return 'known' in settled || !(error instanceof UnreadableRecord) ? settled : { identity: unreadable(error) };
+      const found = this.#withoutStore(sha);
+      return 'known' in found || !(error instanceof UnreadableRecord) ? found : { identity: unreadable(error) };
     } finally {
       // `forget` has removed this look-up, and a later one may be in its place.
       if (changes === this.#changes) this.#lookUps.delete(sha);
@@ -368,7 +369,7 @@ export class Identifier {
   }
 
   /** While the store is away, known secrets keep working for `staleKeysMs` (contract section 6). */
-  #withoutStore(sha: string): Settled {
+  #withoutStore(sha: string): SecretLookUp {
     const entry = this.#known.peek(sha);
     const nowMs = this.#options.monotonicMs();
     const isStale = entry === undefined || nowMs - entry.confirmedAtMs >= this.#options.staleKeysMs;

@@ -555,10 +555,10 @@ export function changedAttributes(before: Partial<Attributes>, edits: AttributeE
   return Object.fromEntries(members.filter(([, value]) => value !== undefined)) as Attributes;
 }
 
-type Shown<K extends RecordKind> = Readonly<z.output<z.ZodObject<Shape<K, 'shown'>>>>;
+type AttributesReport<K extends RecordKind> = Readonly<z.output<z.ZodObject<Shape<K, 'shown'>>>>;
 
 /** The attributes as reports have them: text that is not there is null, and other values are absent. */
-export function shownAttributes<K extends RecordKind>(kind: K, record: Partial<Attributes>): Shown<K> {
+export function shownAttributes<K extends RecordKind>(kind: K, record: Partial<Attributes>): AttributesReport<K> {
   const members = attributesOf(kind).map((name) => [name, record[name] ?? nullIfShown(BY_NAME[name])] as const);
   return Object.fromEntries(members.filter(([, value]) => value !== undefined)) as never;
 }

@@ -1,7 +1,7 @@
 import { ReplyDeadlines } from '../io/deadlines.ts';
 import { inPolicy } from './context.ts';
 import type { Policy, PolicyCaller, PolicyRequest } from './policy.ts';
-import { ALLOWED, type Allowed, readResult } from './result.ts';
+import { ALLOWED, type Permission, readResult } from './result.ts';
 
 /** A policy, and its name in gateway.yaml. */
 interface NamedPolicy {
@@ -10,8 +10,8 @@ interface NamedPolicy {
 }
 
 /** What the policies of a route make of a request. */
-export type Ruling =
-  | Allowed
+export type PolicyDecision =
+  | Permission
   /** The policy of this name refuses it. */
   | {
       readonly kind: 'refused';
@@ -26,7 +26,7 @@ export type Ruling =
 /** Observes each run of a policy. */
 export interface PolicyObserver {
   /** @param ms from the call to the result, or until the policy was no longer waited for */
-  ran(policy: string, outcome: Ruling['kind'], ms: number): void;
+  ran(policy: string, outcome: PolicyDecision['kind'], ms: number): void;
   /** @param error what the policy has thrown; undefined if it has thrown nothing */
   failed(policy: string, reason: string, error: unknown): void;
   /** Before its result or its promise was there, the policy kept the thread for longer than it may wait. */
@@ -64,28 +64,37 @@ export class PolicyChain {
     this.#time = time;
   }
 
-  /** @returns the ruling, at once unless a policy returns a promise. Never throws or rejects because of a policy. */
-  run(request: PolicyRequest, caller: PolicyCaller): Ruling | Promise<Ruling> {
+  /** @returns the decision, at once unless a policy returns a promise. Never throws or rejects because of a policy. */
+  run(request: PolicyRequest, caller: PolicyCaller): PolicyDecision | Promise<PolicyDecision> {
     return this.#runFrom(0, ALLOWED, request, caller);
   }
 
-  /** @param before what the policies before `index` allow */
-  #runFrom(index: number, before: Allowed, request: PolicyRequest, caller: PolicyCaller): Ruling | Promise<Ruling> {
+  /** @param before what the policies before `index` permit */
+  #runFrom(
+    index: number,
+    before: Permission,
+    request: PolicyRequest,
+    caller: PolicyCaller,
+  ): PolicyDecision | Promise<PolicyDecision> {
     let allowed = before;
     for (let i = index; i < this.#policies.length; i++) {
-      const ruling = this.#runOne(this.#policies[i]!, request, caller);
-      if (ruling instanceof Promise) {
-        return ruling.then((later) =>
+      const decision = this.#runOne(this.#policies[i]!, request, caller);
+      if (decision instanceof Promise) {
+        return decision.then((later) =>
           later.kind === 'allowed' ? this.#runFrom(i + 1, joined(allowed, later), request, caller) : later,
         );
       }
-      if (ruling.kind !== 'allowed') return ruling;
-      allowed = joined(allowed, ruling);
+      if (decision.kind !== 'allowed') return decision;
+      allowed = joined(allowed, decision);
     }
     return allowed;
   }
 
-  #runOne({ name, policy }: NamedPolicy, request: PolicyRequest, caller: PolicyCaller): Ruling | Promise<Ruling> {
+  #runOne(
+    { name, policy }: NamedPolicy,
+    request: PolicyRequest,
+    caller: PolicyCaller,
+  ): PolicyDecision | Promise<PolicyDecision> {
     const { timeoutMs, monotonicMs } = this.#time;
     const calledAtMs = monotonicMs();
     let end: Exclude<End, 'late'>;
@@ -99,7 +108,7 @@ export class PolicyChain {
     }
     const ms = monotonicMs() - calledAtMs;
     if (ms > timeoutMs) this.#observer.wasSlow(name, ms);
-    if (promise === null) return this.#rulingOf(name, ms, end);
+    if (promise === null) return this.#decisionOf(name, ms, end);
     const settled = promise.then<End, End>(
       (value) => ({ value }),
       (error: unknown) => ({ error }),
@@ -107,20 +116,20 @@ export class PolicyChain {
     // What the policy does when it is late has no effect.
     return this.#deadlines
       .within(settled, timeoutMs - ms, () => 'late' as const)
-      .then((later) => this.#rulingOf(name, monotonicMs() - calledAtMs, later));
+      .then((later) => this.#decisionOf(name, monotonicMs() - calledAtMs, later));
   }
 
-  #rulingOf(policy: string, ms: number, end: End): Ruling {
-    const ruling = rulingOf(policy, end, this.#time.timeoutMs);
-    this.#observer.ran(policy, ruling.kind, ms);
-    if (ruling.kind === 'failed') {
-      this.#observer.failed(policy, ruling.reason, end !== 'late' && 'error' in end ? end.error : undefined);
+  #decisionOf(policy: string, ms: number, end: End): PolicyDecision {
+    const decision = policyDecisionOf(policy, end, this.#time.timeoutMs);
+    this.#observer.ran(policy, decision.kind, ms);
+    if (decision.kind === 'failed') {
+      this.#observer.failed(policy, decision.reason, end !== 'late' && 'error' in end ? end.error : undefined);
     }
-    return ruling;
+    return decision;
   }
 }
 
-function rulingOf(policy: string, end: End, timeoutMs: number): Ruling {
+function policyDecisionOf(policy: string, end: End, timeoutMs: number): PolicyDecision {
   if (end === 'late') return { kind: 'failed', policy, reason: `it took longer than ${timeoutMs} ms` };
   if ('error' in end) return { kind: 'failed', policy, reason: `it threw ${thrownText(end.error)}` };
   try {
@@ -145,7 +154,7 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
 }
 
-function joined(one: Allowed, other: Allowed): Allowed {
+function joined(one: Permission, other: Permission): Permission {
   if (one === ALLOWED) return other;
   const cost = other.cost ?? one.cost;
   const headers =

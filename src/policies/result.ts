@@ -3,8 +3,8 @@ import { faultOfRequestField, faultOfText, META_NAME } from '../http1/field-rule
 import { SCOPE_TOKEN, TOKEN } from '../http1/fields.ts';
 import type { PolicyRefusal } from './policy.ts';
 
-/** What policies allow a request to be. */
-export interface Allowed {
+/** What policies permit for a request. */
+export interface Permission {
   readonly kind: 'allowed';
   /** In place of the cost of the route; null for that. */
   readonly cost: number | null;
@@ -18,10 +18,11 @@ export interface Allowed {
   readonly groups: readonly string[] | null;
 }
 
-type Read = Allowed | ({ readonly kind: 'refused' } & PolicyRefusal['refuse']) | { readonly fault: string };
+/** What a result of a policy says, or what is wrong with it. */
+type ResultReading = Permission | ({ readonly kind: 'refused' } & PolicyRefusal['refuse']) | { readonly fault: string };
 
 /** Allows the request as its route does. */
-export const ALLOWED: Allowed = Object.freeze({
+export const ALLOWED: Permission = Object.freeze({
   kind: 'allowed',
   cost: null,
   headers: null,
@@ -51,7 +52,7 @@ const WITH_OWN_FIELD: ReadonlySet<number> = new Set([405, 407, 426]);
  * settings can find it. So a result with anything unknown in it is a fault, never half a result.
  * @returns with `fault`: what is wrong, as a sentence without a full stop
  */
-export function readResult(value: unknown): Read {
+export function readResult(value: unknown): ResultReading {
   if (value === undefined) return ALLOWED;
   if (!isPlain(value)) return { fault: 'the result must be a plain object or undefined' };
   const unknown = Reflect.ownKeys(value).find((name) => !MEMBERS.includes(String(name)));
@@ -75,7 +76,7 @@ export function readResult(value: unknown): Read {
   };
   const fault = Object.values(read).find((part) => typeof part === 'string');
   if (fault !== undefined) return { fault: fault as string };
-  return { ...ALLOWED, cost: cost ?? null, ...(read as Pick<Allowed, keyof typeof read>) };
+  return { ...ALLOWED, cost: cost ?? null, ...(read as Pick<Permission, keyof typeof read>) };
 }
 
 /** Attack: the members of a Map or of a class are not its own, so that a restriction would be lost without a fault. */
@@ -116,7 +117,7 @@ function readGroups(value: unknown): readonly string[] | string {
   return readTexts('budgets.groups', groups, /^/, MAX_GROUPS);
 }
 
-function readRefusal(value: unknown): Read {
+function readRefusal(value: unknown): ResultReading {
   if (!isPlain(value)) return { fault: '`refuse` must be a plain object with `status`, `code` and `message`' };
   const { status, code, message } = value;
   if (!isWhole(status, 400, 599) || WITH_OWN_FIELD.has(status)) {

@@ -117,15 +117,15 @@ export async function runGateway(
   };
   try {
     const opened = await open(run);
-    const wired = await wire(run, opened);
-    const { drain, ...listening } = await serve(run, opened, wired);
+    const assembly = await wire(run, opened);
+    const { drain, ...listening } = await serve(run, opened, assembly);
     const stop = async (): Promise<ExitCode> => {
       await drain();
       await close();
       return 0;
     };
     const reportDefect = (error: unknown) => log.logger.fatal({ err: error }, 'uncaught exception');
-    const reportStray = (policy: string, error: unknown) => wired.surroundings.policyReports.strayed(policy, error);
+    const reportStray = (policy: string, error: unknown) => assembly.surroundings.policyReports.strayed(policy, error);
     return { ...listening, stores: opened.stores, reportDefect, reportStray, stop };
   } catch (error) {
     await close();
@@ -278,7 +278,7 @@ function storeEvents({ live, log: { logger }, later }: Run): StoreEvents {
 }
 
 /** The gateway itself, which serves once a listener hands it requests. */
-interface Wired {
+interface Assembly {
   readonly gateway: Gateway;
   readonly services: Services;
   readonly surroundings: GatewaySurroundings;
@@ -289,7 +289,7 @@ interface Wired {
   readonly telemetry: AdminApiTelemetry;
 }
 
-async function wire(run: Run, opened: Foundation): Promise<Wired> {
+async function wire(run: Run, opened: Foundation): Promise<Assembly> {
   const { env, context, live, log, closers, later, storeMs } = run;
   const { settings } = live;
   const { access, stores, tokens, webSockets, validators, policies } = opened;
@@ -362,12 +362,12 @@ function gaugesOf({ live, later }: Run, opened: Foundation, heap: HeapGuard, thr
 }
 
 /** Opens the admin listener, then the public one, and follows the settings from then on. */
-async function serve(run: Run, opened: Foundation, wired: Wired) {
+async function serve(run: Run, opened: Foundation, assembly: Assembly) {
   const { context, live, log, closers } = run;
   const { settings } = live;
   const { access, stores, certificates } = opened;
-  const { admin, streams } = await openAdmin(run, opened, wired);
-  const listener = await listen(run, opened, wired);
+  const { admin, streams } = await openAdmin(run, opened, assembly);
+  const listener = await listen(run, opened, assembly);
   const { host, port } = listener;
   if (run.speaks) {
     const routes = () => live.settings.routes;
@@ -376,12 +376,12 @@ async function serve(run: Run, opened: Foundation, wired: Wired) {
       warnOfLostPlans(() => live.plans, stores, log.logger),
     );
   }
-  if (run.followsFiles) follow(run, opened, wired);
+  if (run.followsFiles) follow(run, opened, assembly);
   const store = stores.state();
   if (admin !== null) log.logger.info({ host, port, admin: admin.port, store }, 'serving');
   else log.logger.info({ pid: process.pid, store }, 'worker serving');
   const drain = async () => {
-    wired.draining.hasBegun = true;
+    assembly.draining.hasBegun = true;
     await certificates?.stopOrdering();
     streams?.end(GATEWAY_STOPS);
     log.logger.info('draining');
@@ -400,7 +400,7 @@ async function serve(run: Run, opened: Foundation, wired: Wired) {
 async function openAdmin(
   run: Run,
   opened: Foundation,
-  { gateway, metrics, heap, draining, surroundings, telemetry }: Wired,
+  { gateway, metrics, heap, draining, surroundings, telemetry }: Assembly,
 ) {
   const { env, context, live, log, closers, later } = run;
   const { settings } = live;
@@ -470,7 +470,7 @@ async function serveCommands(stores: GatewayStores, api: AdminApi, { closers, lo
 async function listen(
   run: Run,
   { certificates }: Foundation,
-  { gateway, metrics, heap }: Wired,
+  { gateway, metrics, heap }: Assembly,
 ): Promise<PublicListener> {
   const { context, live, log, later, shareOf } = run;
   const { settings } = live;
@@ -521,9 +521,9 @@ async function listen(
 }
 
 /** Puts changed settings in force from now on. */
-function follow(run: Run, { stores, upstreams, tokens, policies }: Foundation, wired: Wired): void {
+function follow(run: Run, { stores, upstreams, tokens, policies }: Foundation, assembly: Assembly): void {
   const { env, live, log, closers, shareOf } = run;
-  const { gateway, services, surroundings, metrics, telemetry } = wired;
+  const { gateway, services, surroundings, metrics, telemetry } = assembly;
   const build = async (next: Configuration, signal: AbortSignal) => {
     const router = await inSlices(routerOf([USAGE, ...next.settings.routes]), signal);
     const deps = gatewayDepsOf(next, services, router, surroundings);

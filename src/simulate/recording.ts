@@ -1,5 +1,5 @@
 import { accountIdOf } from '../admit/account-id.ts';
-import { roomOf } from '../engine/charging.ts';
+import { neededFor } from '../engine/charging.ts';
 import { Failure } from '../failure.ts';
 import { isLimitName } from '../model/values.ts';
 import { LogLine, type RecordedUnit } from './log-line.ts';
@@ -279,7 +279,7 @@ export class Recording {
     this.lastAtMs = Math.max(this.lastAtMs, line.decidedAtMs);
     const { decidedAtMs, cost, used, judgement, isLocal, isFromMemory, imposedBan, units } = line;
     const costExceedsLimit =
-      cost > found.least || units.some(({ reserved }, i) => roomOf(reserved) > found.leastOfUnits[i]!);
+      cost > found.least || units.some(({ reserved }, i) => neededFor(reserved) > found.leastOfUnits[i]!);
     const flags = { isLocal, costExceedsLimit, isFromMemory };
     const kind = this.#kindOf(line, found.shape, count);
     this.#makeRoom(1 + units.length);

@@ -6,7 +6,7 @@ import type { TunnelEnd } from '../forward/websocket/tunnel.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import { statusClass } from '../http1/response-head.ts';
 import { WINDOWS, type WindowName } from '../model/values.ts';
-import type { Ruling } from '../policies/chain.ts';
+import type { PolicyDecision } from '../policies/chain.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
 import { Durations, RequestTally } from './durations.ts';
 import { MetricRegistry } from './metric-registry.ts';
@@ -27,7 +27,7 @@ export interface GatewayMetrics
   /** A retry has ended, or was not made because the budget of the upstream was used up. */
   retried(upstream: string, outcome: RetryOutcome): void;
   /** A policy has run. @param ms how long it was waited for */
-  policyRan(policy: string, outcome: Ruling['kind'], ms: number): void;
+  policyRan(policy: string, outcome: PolicyDecision['kind'], ms: number): void;
   /** What a policy has begun has failed, and no request waited for it. */
   policyStrayed(policy: string): void;
   storeFailed(): void;
@@ -259,7 +259,7 @@ function retriesOfUpstreams(registry: MetricRegistry, upstreams: Gauges['upstrea
   );
 }
 
-const POLICY_OUTCOMES: readonly Ruling['kind'][] = ['allowed', 'refused', 'failed'];
+const POLICY_OUTCOMES: readonly PolicyDecision['kind'][] = ['allowed', 'refused', 'failed'];
 
 /** @param names in the settings in force */
 function policyMetrics(

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { PolicyObserver, Ruling } from '../policies/chain.ts';
+import type { PolicyDecision, PolicyObserver } from '../policies/chain.ts';
 import type { GatewayMetrics } from './metrics.ts';
 
 /** A policy gets at most one line of a message in this time. */
@@ -40,7 +40,7 @@ export class PolicyReports implements PolicyObserver {
     this.#metrics = metrics;
   }
 
-  ran(policy: string, outcome: Ruling['kind'], ms: number): void {
+  ran(policy: string, outcome: PolicyDecision['kind'], ms: number): void {
     this.#metrics.policyRan(policy, outcome, ms);
   }
 

@@ -17,7 +17,7 @@ import {
  */
 
 /** The values of an `enum`, in the form of `textOf`. */
-interface Allowed {
+interface EnumValues {
   readonly texts: ReadonlySet<string>;
   readonly hasObjects: boolean;
 }
@@ -32,7 +32,7 @@ export class Checks {
   readonly #work: Work;
   readonly #automata: ReadonlySet<string>;
   readonly #patterns = new Map<string, RE2JS>();
-  readonly #allowed = new WeakMap<readonly string[], Allowed>();
+  readonly #allowed = new WeakMap<readonly string[], EnumValues>();
 
   /** @param automata the patterns that have a small automaton (`Program`) */
   constructor(work: Work, automata: readonly string[]) {

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import { PolicyChain, type PolicyObserver, type Ruling } from '../../src/policies/chain.ts';
+import { PolicyChain, type PolicyDecision, type PolicyObserver } from '../../src/policies/chain.ts';
 import { runningPolicy } from '../../src/policies/context.ts';
 import type { Policy, PolicyCaller, PolicyRequest } from '../../src/policies/policy.ts';
 import { holdTime } from '../support/hold-time.ts';
@@ -57,7 +57,7 @@ test('fields of a later policy replace those of an earlier one in any letters', 
 const throwing = (message: string) => () => {
   throw new Error(message);
 };
-const failure = (reason: string): Ruling => ({ kind: 'failed', policy: 'p0', reason });
+const failure = (reason: string): PolicyDecision => ({ kind: 'failed', policy: 'p0', reason });
 
 test.each<[string, unknown, string]>([
   ['an error', () => Promise.reject(new TypeError('a\nb')), 'it threw TypeError: a'],
@@ -116,8 +116,8 @@ test.each<[string, unknown, string]>([
   ],
 ])('%s fails the request and nothing else', async (_what, policy, reason) => {
   const { run, told } = chainOf(policy);
-  const ruling = await run();
-  expect(ruling).toEqual({ ...failure(''), reason: expect.stringContaining(reason) });
+  const decision = await run();
+  expect(decision).toEqual({ ...failure(''), reason: expect.stringContaining(reason) });
   expect(told).toEqual(['p0 failed', expect.stringContaining(reason)]);
 });
 
@@ -165,11 +165,11 @@ test('a result that comes after the end of the wait has no effect, and neither h
   const pass = holdTime();
   const later = Promise.withResolvers<object>();
   const { run, told } = chainOf(() => later.promise);
-  const ruling = run();
+  const decision = run();
   await pass(49);
   expect(told).toEqual([]);
   await pass(1);
-  expect(await ruling).toEqual(failure('it took longer than 50 ms'));
+  expect(await decision).toEqual(failure('it took longer than 50 ms'));
   later.reject(new Error('late'));
   await new Promise(setImmediate);
   expect(told).toEqual(['p0 failed', 'p0: it took longer than 50 ms']);
@@ -182,8 +182,8 @@ test('code of a policy is known as its own, and what waits for it is not', async
     await new Promise(setImmediate);
     seen.push(runningPolicy());
   });
-  const ruling = run();
+  const decision = run();
   seen.push(runningPolicy());
-  await ruling;
+  await decision;
   expect([...seen, runningPolicy()]).toEqual(['p0', undefined, 'p0', undefined]);
 });

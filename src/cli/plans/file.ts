@@ -1,7 +1,7 @@
 import { printFault } from '../../config/fault.ts';
 import { parsePlans } from '../../config/plans-schema.ts';
 import { readSettingsFile } from '../../config/read-file.ts';
-import type { Parsed } from '../../config/yaml.ts';
+import type { ParseResult } from '../../config/yaml.ts';
 import { Failure } from '../../failure.ts';
 import type { Plans } from '../../model/plan.ts';
 import type { InputOf } from '../../operations/catalogue/operation.ts';
@@ -11,7 +11,7 @@ import { withOperations } from '../operations-at.ts';
 import type { Terminal } from '../terminal/command.ts';
 
 /** Reads and checks a file of plans. A file that cannot be read is one fault. */
-export function checkPlansFile(file: string, hint: string): Parsed<Plans> & { readonly text: string } {
+export function checkPlansFile(file: string, hint: string): ParseResult<Plans> & { readonly text: string } {
   const read = readSettingsFile(file, hint);
   if ('fault' in read) return { text: '', faults: [read.fault], warnings: [] };
   return { text: read.text, ...parsePlans(read.text, file) };

@@ -88,10 +88,10 @@ async function withFiles(terminal: Terminal, work: (at: OperationsAt) => Promise
   });
 }
 
-type Shown = OutputOf<typeof showPlans>;
+type PlansOutput = OutputOf<typeof showPlans>;
 
 function plansText(
-  { plans, versions, failedAuthentication }: Shown,
+  { plans, versions, failedAuthentication }: PlansOutput,
   { terminal }: { readonly terminal: Terminal },
 ): string {
   const rows = plans.map((plan) => [
@@ -115,12 +115,12 @@ function plansText(
   return `${table(some(heads), rows.map(some), terminal)}${parts.join('')}${end}`;
 }
 
-function bansOf({ bans: rule, bansOfCustomer }: Shown['plans'][number]): string {
+function bansOf({ bans: rule, bansOfCustomer }: PlansOutput['plans'][number]): string {
   if (rule === null) return 'off';
   return `${bansOfCustomer ? 'of the customer, ' : ''}after ${rule.after} within ${durationText(rule.withinMs)}: ${durationText(rule.firstMs)} x ${rule.factor}, at most ${durationText(rule.longestMs)}`;
 }
 
-function watchedOf({ enforce, shadow, shadowForms }: Shown['plans'][number]): string {
+function watchedOf({ enforce, shadow, shadowForms }: PlansOutput['plans'][number]): string {
   if (!enforce) return 'all';
   return limitsText({ limits: shadow, forms: shadowForms });
 }

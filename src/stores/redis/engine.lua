@@ -1,7 +1,7 @@
 -- Made by `npm run engine:lua` of src/engine and src/stores/redis/shell, which say what it does: change those.
 -- The line of TypeScript for each line is in engine.lua.map.
 local rare = {}
-local charging_chargeOf, charging_roomOf, charging_isPresent, charging_presentWindows, charging_limitOf, charging_roomFor, charging_count
+local charging_chargeOf, charging_neededFor, charging_isPresent, charging_presentWindows, charging_limitOf, charging_roomFor, charging_count
 do
 --- What one request charges a budget.
 function charging_chargeOf(budget, cost, amounts)
@@ -14,7 +14,7 @@ function charging_chargeOf(budget, cost, amounts)
 end
 --- How much must be left of a limit for a request that charges `charge`: the store admits a request that takes nothing in advance as
 -- long as something is left.
-function charging_roomOf(charge)
+function charging_neededFor(charge)
   return charge > 1 and charge or 1
 end
 --- Whether an open fixed window is what `presentCount` would return: a quick test, because most windows are.
@@ -583,7 +583,7 @@ function lastRefusing(decision, budgets)
       local limits = ____budgets_index_5.limits
       local ____decision_accounts_index_6 = decision.accounts[i + 1]
       local windows = ____decision_accounts_index_6.windows
-      local needed = charging_roomOf(charging_chargeOf(budgets[i + 1], decision.cost, decision.amounts))
+      local needed = charging_neededFor(charging_chargeOf(budgets[i + 1], decision.cost, decision.amounts))
       local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
         local open = windows[limit.window]
         if limit.limit - (open == nil and 0 or open.used) < needed then
@@ -660,7 +660,7 @@ function exports.isStrike(budgets, rule, cost, amounts)
     return false
   end
   local ____all = budgets for ____i = 1, #____all do local budget = ____all[____i]
-    local needed = charging_roomOf(charging_chargeOf(budget, cost, amounts))
+    local needed = charging_neededFor(charging_chargeOf(budget, cost, amounts))
     local ____all = budget.limits for ____i = 1, #____all do local ____value = ____all[____i]
       local limit = ____value.limit
       if limit < needed then

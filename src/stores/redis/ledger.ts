@@ -260,10 +260,11 @@ function callOf({ consumerId, allowance: { boundsInFlight } }: DecisionRequest):
   return boundsInFlight ? (partsOfAccount(consumerId).customerId ?? consumerId) : consumerId;
 }
 
-type Settled = PromiseSettledResult<readonly (Decision | null)[]>;
+/** What one call to Redis decided about each of its requests. */
+type CallResult = PromiseSettledResult<readonly (Decision | null)[]>;
 
 /** Undefined if the store has certainly done nothing, null if that is not known. */
-function decidedOf(result: Settled, i: number): Decision | null | undefined {
+function decidedOf(result: CallResult, i: number): Decision | null | undefined {
   if (result.status === 'fulfilled') return result.value[i] ?? null;
   return result.reason instanceof NothingDone ? undefined : null;
 }
