@@ -19,7 +19,7 @@ export function expectedS(options: Options): number {
 
 /** After so long it is broken off, whatever hangs. */
 export function longestS(options: Options): number {
-  return expectedS(options) * 2 + 600;
+  return expectedS(options) * 1.5 + 600;
 }
 
 function scenarioS(

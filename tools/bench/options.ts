@@ -44,11 +44,11 @@ export function help(): string {
 
 Usage: npm run bench -- [options]
 
-  npm run bench -- --scenario admitted,banned --only tollgate,bare-node --rounds 3   takes two minutes, all of it 90.
+  npm run bench -- --scenario admitted,banned --only tollgate,bare-node --rounds 3   takes two minutes, all of it 127.
 
 Options:
   --scenario NAME,…  ${NAMES.join(', ')}. All of them, unless given;
-                     callers stands for all that begin so.
+                     callers stands for all that begin so, bodies for the downloads and uploads.
   --only NAME,…      ${[...CONTESTANTS.keys()].filter((name) => featureOf(name) === undefined).join(', ')};
                      in the scenario features ${FEATURES.map(({ name }) => name).join(', ')}.
                      All of a scenario, unless given.

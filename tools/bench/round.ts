@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Contestant, Running } from './contestants/contestant.ts';
+import { runH2load } from './loaders/h2load.ts';
 import { type ExpectedAnswer, faultsOf, type Load } from './loaders/load.ts';
 import { runWrk } from './loaders/wrk.ts';
 import { usageOf } from './proc.ts';
@@ -27,7 +28,7 @@ export interface Measurement {
   readonly commands: number | null;
   readonly rssBytes: number;
   /** What the loader itself costs and how late it was, see LoadReport. */
-  readonly loaderCpuUs: number;
+  readonly loaderCpuUs: number | null;
   readonly lateP99Us: number;
   /** Why these figures say nothing; empty where they do. */
   readonly faults: readonly string[];
@@ -67,7 +68,9 @@ export async function measure(
   // Asking for these costs the contestant something: before the first look at its CPU, after the last.
   const mishapsBefore = await running.mishaps?.();
   const before = await look(running);
-  const report = await runWrk(wrk, { ...loadOf(serving, world, phase), port: running.port, seconds }, signal);
+  const load = { ...loadOf(serving, world, phase), port: running.port, seconds };
+  const { family, isHttp2 = false } = world.scenario;
+  const report = await (family === 'bodies' ? runH2load(load, isHttp2, signal) : runWrk(wrk, load, signal));
   await delay(SETTLE_MS);
   const after = await look(running);
   const mishaps = grown(mishapsBefore, await running.mishaps?.());

@@ -15,6 +15,7 @@ export type ContestantName =
   | 'fastify'
   | 'http-proxy-3'
   | 'bare-node'
+  | 'service'
   | FeatureName;
 
 /** How the requests of a load get their keys: all in turn, or few of them most of the time. */
@@ -34,6 +35,8 @@ export interface Scenario {
   readonly keyKind: KeyKind;
   readonly keys: number;
   readonly draw: Draw;
+  /** HTTP/2 over TLS; else HTTP/1.1 without. Only `bodies` has it. */
+  readonly isHttp2?: true;
   /** Whether latency is measured once more at a rate that all contestants can serve. */
   readonly fixedRate: boolean;
   /** Load before anything is measured, in seconds, where it takes longer than usual until nothing grows any more. */
@@ -47,8 +50,8 @@ export interface Beside {
   readonly connections: number;
 }
 
-export type Family = 'callers';
-export const FAMILIES: readonly Family[] = ['callers'];
+export type Family = 'callers' | 'bodies';
+export const FAMILIES: readonly Family[] = ['callers', 'bodies'];
 
 /** The scenario whose contestants are gateways with one feature each. */
 export const FEATURES_NAME = 'features';
@@ -72,6 +75,12 @@ export const SCENARIOS: readonly Scenario[] = [
     contestants: [...GATEWAYS, 'bare-node'],
     ...{ ...GET, ...ONE_KEY, connections: 32, fixedRate: true },
   }),
+  {
+    name: 'admitted-1',
+    title: 'Admitted GET, one connection: what each adds to the service itself',
+    contestants: ['tollgate', 'nginx-lua', 'haproxy', 'nginx', 'http-proxy-3', 'service'],
+    ...{ ...GET, ...ONE_KEY, connections: 1, fixedRate: true },
+  },
   {
     name: 'admitted-post',
     title: 'Admitted POST of 1 KiB',
@@ -113,6 +122,9 @@ export const SCENARIOS: readonly Scenario[] = [
   callers(1, 'turns'),
   ...[1_000, 5_000, 50_000].flatMap((count) => [callers(count, 'turns'), callers(count, 'zipf')]),
   callers(1_000_000, 'turns'),
+  ...[200 * 1_024, 5 * 1_024 ** 2].flatMap((bytes) =>
+    (['download', 'upload'] as const).flatMap((way) => [bodies(way, bytes, false), bodies(way, bytes, true)]),
+  ),
   {
     name: 'connections-512',
     title: '512 connections',
@@ -175,4 +187,18 @@ function callers(count: number, draw: Draw): Scenario {
   const more = count >= 50_000 ? { warmUpS: count > 100_000 ? 20 : 12 } : {};
   const load = { ...GET, connections: 64, keyKind: 'good', keys: count, draw, fixedRate: true } as const;
   return { name, family: 'callers', title, contestants: SHARERS, ...load, ...more };
+}
+
+function bodies(way: 'download' | 'upload', bytes: number, isHttp2: boolean): Scenario {
+  const size = bytes < 1_024 ** 2 ? `${bytes / 1_024}k` : `${bytes / 1_024 ** 2}m`;
+  const load = { path: `/v1/bytes/${bytes}`, connections: 4, fixedRate: false } as const;
+  return {
+    name: `${way}-${size}${isHttp2 ? '-http2' : ''}`,
+    family: 'bodies',
+    title: `${way === 'download' ? 'Download' : 'Upload'} of ${size.toUpperCase()}iB, ${isHttp2 ? 'HTTP/2 over TLS' : 'HTTP/1.1'}`,
+    contestants: ['tollgate', 'nginx-lua', 'nginx'],
+    ...{ ...ONE_KEY, ...load },
+    ...(way === 'download' ? { method: 'GET', bodyBytes: 0 } : { method: 'POST', bodyBytes: bytes }),
+    ...(isHttp2 ? { isHttp2 } : {}),
+  };
 }

@@ -1,4 +1,5 @@
 import { Agent, request } from 'node:http';
+import { Agent as TlsAgent, request as tlsRequest } from 'node:https';
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from 'node:zlib';
 import type { Answer, Claims, Contestant, Running } from './contestants/contestant.ts';
 import { LIMITS } from './limits.ts';
@@ -25,7 +26,7 @@ export async function verify(
   world: Tried,
 ): Promise<void> {
   if (!claims.proxies) return;
-  const ask = asker(running.port);
+  const ask = asker(running.port, world.scenario.isHttp2);
   // A contestant with a load of its own may answer only that.
   const request = load?.request ?? GET;
   const admitted = load?.keyKind === 'good' ? load.expects.status : 200;
@@ -51,7 +52,7 @@ export async function steadyAnswer(
   { scenario, keys }: Tried,
 ): Promise<Answer> {
   const keyKind = load?.keyKind ?? scenario.keyKind;
-  const ask = asker(port);
+  const ask = asker(port, scenario.isHttp2);
   try {
     const request = load?.request ?? (keyKind === 'good' ? requestOf(scenario) : GET);
     const key =
@@ -73,8 +74,8 @@ async function verifyAdmitted(ask: Asker, { limits }: Claims, { keys, scenario }
   if (missing.length > 0) throw new Error(`an admitted GET was answered without ${missing.join(', ')}`);
   const own = await ask(requestOf(scenario), keys.good.at(-1)!);
   expectStatus(`an admitted ${scenario.method} ${scenario.path}`, own, 200);
-  const bytes = scenario.path === '/v1/large' ? 100 * 1024 : 284;
-  if (own.body.length !== bytes) throw new Error(`${scenario.path} was answered with ${own.body.length} bytes`);
+  if (own.body.length !== answerBytes(scenario))
+    throw new Error(`${scenario.path} was answered with ${own.body.length} bytes`);
 }
 
 async function verifyCounting(ask: (key: string) => Promise<Answer>, admitted: number, { keys }: Tried): Promise<void> {
@@ -115,15 +116,22 @@ export interface Asker {
   end(): void;
 }
 
+/** What the service answers, see servers/upstream.ts. */
+function answerBytes({ method, path }: Tried['scenario']): number {
+  if (path === '/v1/large') return 100 * 1024;
+  return method === 'GET' && path.startsWith('/v1/bytes/') ? Number(path.slice('/v1/bytes/'.length)) : 284;
+}
+
 /** Asks one request after the other, on one connection. */
-export function asker(port: number): Asker {
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+export function asker(port: number, isTls = false): Asker {
+  const settings = { keepAlive: true, maxSockets: 1, rejectUnauthorized: false };
+  const [agent, send] = isTls ? [new TlsAgent(settings), tlsRequest] : [new Agent(settings), request];
   const ask = (keyless: LoadRequest, key: string) =>
     new Promise<Answer>((resolve, reject) => {
       const { method, target, headers: own, body: sent } = withKey(keyless, key);
       const headers = sent === '' ? own : { ...own, 'Content-Length': sent.length };
       const options = { host: '127.0.0.1', port, agent, method, path: target, headers, timeout: 10_000 };
-      const asked = request(options, (response) => {
+      const asked = send(options, (response) => {
         let body = '';
         response.setEncoding('latin1');
         response.on('data', (text: string) => {

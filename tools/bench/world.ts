@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { mint } from '../../src/identify/api-key.ts';
 import { altered } from '../../test/support/altered.ts';
+import { type CertificatePair, createAuthority } from '../../test/support/certificates.ts';
 import { whenWeAreGone } from '../../test/support/end-with-us.ts';
 import { freePort } from '../../test/support/free-port.ts';
 import { localRedis } from '../../test/support/redis-binary.ts';
@@ -35,6 +36,9 @@ export interface World {
   readonly isBare: boolean;
   readonly folder: string;
   readonly upstreamPort: number;
+  readonly upstreamPid: number;
+  /** PEM files for those who listen, where the load comes over TLS; else null. */
+  readonly certificate: CertificatePair | null;
   readonly keys: KeySet;
   readonly tokensFile: string;
   readonly spentTokenFile: string;
@@ -67,13 +71,15 @@ export async function openWorld(scenario: Scenario, isBare: boolean): Promise<Wo
     const upstream = startProcess({ name: 'upstream', command: process.execPath, args, folder });
     endings.push(upstream.stop);
     await untilListening(upstream, upstreamPort);
+    const certificate = scenario.isHttp2 ? await (await createAuthority(folder)).issue('bench') : null;
     const redis = async () => {
       const server = await RedisProcess.start(binary);
       endings.push(() => server.dispose());
       return server;
     };
     const atEnd = (ending: Ending) => void endings.push(ending);
-    return { scenario, isBare, folder, upstreamPort, keys, tokensFile, spentTokenFile, redis, atEnd, close };
+    const service = { upstreamPort, upstreamPid: upstream.pid, certificate };
+    return { scenario, isBare, folder, ...service, keys, tokensFile, spentTokenFile, redis, atEnd, close };
   } catch (error) {
     await close();
     throw error;

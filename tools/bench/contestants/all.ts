@@ -5,6 +5,7 @@ import type { Contestant } from './contestant.ts';
 import { haproxy } from './haproxy.ts';
 import { nginx, nginxLua, nginxLuaWith2Workers } from './nginx.ts';
 import { fastify, httpProxy3 } from './node-servers.ts';
+import { service } from './service.ts';
 import { tollgate, tollgateBare, tollgateWatched, tollgateWith2Workers, tollgateWithFeatures } from './tollgate.ts';
 
 const ALL = [
@@ -20,6 +21,7 @@ const ALL = [
   fastify,
   httpProxy3,
   bareNode,
+  service,
   ...tollgateWithFeatures,
 ];
 

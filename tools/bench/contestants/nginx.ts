@@ -70,6 +70,9 @@ export const nginx: Contestant = {
     start('nginx', await findTool(WANTED, CACHE), { top: '', http: '', location: '', workers: 1 }, world),
 };
 
+/** As Tollgate: a body is passed on as it comes, not written into a file before. */
+const BODIES = '    client_max_body_size 8m;\n    proxy_request_buffering off;\n';
+
 interface Config {
   readonly top: string;
   readonly http: string;
@@ -82,7 +85,7 @@ async function start(name: string, tool: Tool, config: Config, world: World): Pr
   await mkdir(prefix);
   const port = await freePort();
   const file = join(prefix, 'nginx.conf');
-  await writeFile(file, configuration(prefix, port, world.upstreamPort, config));
+  await writeFile(file, configuration(prefix, port, world, config));
   const args = ['-p', prefix, '-c', file, '-e', 'stderr'];
   const server = startProcess({ name, command: tool.path, args, env: tool.env, folder: world.folder });
   world.atEnd(server.stop);
@@ -90,7 +93,8 @@ async function start(name: string, tool: Tool, config: Config, world: World): Pr
   return { port, pid: server.pid, version: await versionOf(tool), redis: null };
 }
 
-function configuration(prefix: string, port: number, upstreamPort: number, config: Config): string {
+function configuration(prefix: string, port: number, world: World, config: Config): string {
+  const { certificate, upstreamPort, scenario } = world;
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
   // Started by root, its worker would be nobody and could not read the folder.
   const user = process.getuid?.() === 0 ? 'user root root;' : '';
@@ -112,8 +116,8 @@ ${temporary.map((what) => `  ${what}_temp_path ${prefix}/${what};`).join('\n')}$
     keepalive_requests 1000000000;
   }
   server {
-    listen 127.0.0.1:${port} backlog=4096${config.workers > 1 ? ' reuseport' : ''};
-    location / {
+    listen 127.0.0.1:${port} backlog=4096${config.workers > 1 ? ' reuseport' : ''}${certificate === null ? '' : ' ssl http2'};
+${certificate === null ? '' : `    ssl_certificate ${certificate.cert};\n    ssl_certificate_key ${certificate.key};\n`}${scenario.family === 'bodies' ? BODIES : ''}    location / {
       ${config.location}
       proxy_pass http://service;
       proxy_http_version 1.1;

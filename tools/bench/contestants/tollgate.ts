@@ -113,6 +113,7 @@ async function start(world: World, name: string, which: Which): Promise<Running>
   const place = {
     ...{ upstreamPort, port, adminPort, redisUrl: `redis://127.0.0.1:${redisPort}`, workers, isBare },
     isGuarded: counting !== undefined,
+    listen: listenOf(world),
   };
   const env = await writeSettings(folder, place, settings);
   const gateway = startProcess({
@@ -228,6 +229,10 @@ export interface Place {
    * guard counts, and the next requests get 401.
    */
   readonly isGuarded?: boolean;
+  /** Settings of the public listener. */
+  readonly listen?:
+    | { readonly tls?: { readonly cert: string; readonly key: string }; readonly maxBodyBytes?: string }
+    | undefined;
 }
 
 /** Writes the two settings files. @returns the environment that goes with them */
@@ -236,10 +241,10 @@ export async function writeSettings(
   place: Place,
   settings?: Settings,
 ): Promise<Record<string, string>> {
-  const { upstreamPort, port, adminPort, redisUrl, workers, isBare, isGuarded } = place;
+  const { upstreamPort, port, adminPort, redisUrl, workers, isBare, isGuarded, listen } = place;
   const gatewayFile = join(folder, 'gateway.yaml');
   const plansFile = join(folder, 'plans.yaml');
-  await writeFile(gatewayFile, gatewayYaml(upstreamPort, settings));
+  await writeFile(gatewayFile, gatewayYaml(upstreamPort, settings, listen));
   await writeFile(plansFile, plansYaml(settings ?? {}, isGuarded === true ? { minute: 0 } : {}));
   return {
     TOLLGATE_CONFIG: gatewayFile,
@@ -255,6 +260,12 @@ export async function writeSettings(
   };
 }
 
+function listenOf({ certificate, scenario }: World): Place['listen'] {
+  if (scenario.family !== 'bodies') return undefined;
+  const tls = certificate === null ? {} : { tls: { cert: certificate.cert, key: certificate.key } };
+  return { ...tls, maxBodyBytes: '8MiB' };
+}
+
 /** The route whose requests cost 2. */
 export const COSTLY = '/v1/costly';
 /** What the loads and proofs of features ask for besides. */
@@ -264,7 +275,7 @@ const OF_FEATURES = ['/v1/pets/{petId}', '/v1/list', '/v1/chat', '/v1/stream', '
  * Every setting that the upstream does not need is left at what it is when nobody sets it, but for the queue: one key on
  * 512 connections has to fit into the share of one consumer, which is a quarter of it.
  */
-function gatewayYaml(upstreamPort: number, settings: Settings | undefined): string {
+function gatewayYaml(upstreamPort: number, settings: Settings | undefined, listen: Place['listen']): string {
   const { gateway, upstream, route, pathPrefix = '' } = settings ?? {};
   const routeOf = (path: string, methods: readonly string[]) => ({
     path: `${pathPrefix}${path}`,
@@ -282,7 +293,8 @@ function gatewayYaml(upstreamPort: number, settings: Settings | undefined): stri
   ];
   if (settings !== undefined) routes.push(...OF_FEATURES.map((path) => routeOf(path, ['GET'])));
   // JSON is YAML.
-  return JSON.stringify({ ...gateway, upstreams, routes });
+  if (listen?.maxBodyBytes !== undefined) routes.push(routeOf('/v1/bytes/{count}', ['GET', 'POST']));
+  return JSON.stringify({ ...(listen === undefined ? {} : { listen }), ...gateway, upstreams, routes });
 }
 
 /** The day of a banned key is spent first, and then the tenth refusal bans it for longer than the bench takes. */

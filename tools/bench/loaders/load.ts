@@ -43,8 +43,8 @@ export interface LoadReport {
   readonly p99Us: number;
   /** How late the loader itself was with its requests, which is part of the above; 0 unless it has a rate. */
   readonly lateP99Us: number;
-  /** CPU of the loader for one request. */
-  readonly loaderCpuUs: number;
+  /** CPU of the loader for one request; null where it is not known. */
+  readonly loaderCpuUs: number | null;
 }
 
 const ERRORS = ['connect', 'read', 'write', 'status', 'timeout', 'wrong'] as const;

@@ -1,4 +1,4 @@
-import type { Spread } from '../../kit/statistics.ts';
+import { type Spread, spreadOf } from '../../kit/statistics.ts';
 import { featureOf, PLAIN_GET } from '../features.ts';
 import {
   type Entry,
@@ -8,6 +8,7 @@ import {
   ratioBetween,
   type ScenarioResult,
   type StartResult,
+  valuesOf,
 } from '../results.ts';
 import { type ContestantName, FEATURES_NAME } from '../scenarios.ts';
 
@@ -51,6 +52,9 @@ const COLUMNS: readonly Column[] = [
   column('MB loaded', 'rssBytes', inMb),
 ];
 
+/** Where the service itself is measured, too. */
+const ADDED: readonly Column[] = [added('adds p50 ms', 'p50Us'), added('adds p99 ms', 'p99Us')];
+
 const FEATURE_COLUMNS: readonly Column[] = [
   ...COSTS,
   { head: '× without', cell: (entry, result) => ratioTo(featureOf(entry.name)?.plain ?? null, entry, result) },
@@ -66,7 +70,8 @@ export interface Table {
 }
 
 export function tableOf(result: ScenarioResult): Table {
-  const columns = result.scenario.name === FEATURES_NAME ? FEATURE_COLUMNS : COLUMNS;
+  const own = entryOf(result, 'service') === undefined ? COLUMNS : [...COLUMNS, ...ADDED];
+  const columns = result.scenario.name === FEATURES_NAME ? FEATURE_COLUMNS : own;
   const cellsOf = (entry: Entry, phase: 'open' | 'beside') => columns.map(({ cell }) => cell(entry, result, phase));
   const rows = result.entries.flatMap((entry) => {
     // Those without a feature begin a group of rows.
@@ -94,6 +99,20 @@ function column(head: string, figure: Figure, text: (value: number) => string): 
 
 function atFixedRate(head: string, figure: Figure): Column {
   return { head, cell: ({ fixed }, _, phase) => median(phase === 'open' ? figureOf(fixed, figure) : null, inMs) };
+}
+
+/** The difference to the service itself, round by round. */
+function added(head: string, figure: 'p50Us' | 'p99Us'): Column {
+  return {
+    head,
+    cell: ({ open }, result) => {
+      const bare = valuesOf(entryOf(result, 'service')!.open, figure);
+      const both = valuesOf(open, figure).flatMap((us, round) =>
+        us === null || bare[round] == null ? [] : [us - bare[round]],
+      );
+      return median(spreadOf(both), inMs);
+    },
+  };
 }
 
 function ratioTo(name: ContestantName | null, entry: Entry, result: ScenarioResult): string {

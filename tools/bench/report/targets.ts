@@ -124,9 +124,20 @@ function againstTheBar(of: Of, scenario: string, most: number): Target[] {
 
 function sizes(of: Of): Target[] {
   const large = ratioBetween(of('large-answer', 'tollgate'), of('large-answer', 'nginx'), 'cpuUs');
+  const bodies = ['download-200k', 'download-5m', 'upload-200k', 'upload-5m'].flatMap((name) => [
+    name,
+    `${name}-http2`,
+  ]);
   const [one, two] = [of('workers-2', 'tollgate'), of('workers-2', 'tollgate-2-workers')];
   return [
     atMost('5. 100 KiB answers: CPU against nginx, proxy alone', large, 1.5),
+    ...bodies.map((name) =>
+      atMost(
+        `5. ${name}: CPU against nginx, proxy alone`,
+        ratioBetween(of(name, 'tollgate'), of(name, 'nginx'), 'cpuUs'),
+        1.3,
+      ),
+    ),
     // Two runs of the same thing differ by some percent.
     atMost('5. CPU with 512 connections against 64', againstBeside(of('connections-512', 'tollgate')), 1.05),
     // 1.7 times the throughput for twice the cores: a request may cost 2 / 1.7 of what it costs with one worker.

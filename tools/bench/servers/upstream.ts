@@ -1,7 +1,7 @@
 import { createServer, type Socket } from 'node:net';
 
 // The service behind the contestants, as cheap as it can be: it looks for the end of each request and answers at once.
-// argv: port. Paths outside /v1 are 404; /v1/needs/NAME is 400 without the header field NAME; /v1/silent has no answer.
+// argv: port. Paths outside /v1 are 404; GET /v1/bytes/N has N bytes; /v1/needs/NAME is 400 without the header field NAME; /v1/silent has no answer.
 const SMALL_BYTES = 284;
 const LARGE_BYTES = 100 * 1024;
 const LIST_BYTES = 10 * 1024;
@@ -20,11 +20,24 @@ const large = Buffer.from(answer('application/octet-stream', 'x'.repeat(LARGE_BY
 
 createServer({ noDelay: true }, (socket) => {
   let pending = '';
+  /** Of a large body, whose bytes are dropped as they come. */
+  let missing = 0;
   socket.on('error', () => socket.destroy());
   socket.on('data', (chunk) => {
+    if (missing > 0) {
+      missing -= chunk.length;
+      if (missing > 0) return;
+      // Nothing is sent before the answer.
+      missing = 0;
+      reply(socket, pending);
+      pending = '';
+      return;
+    }
     pending += chunk.toString('latin1');
     for (;;) {
-      const end = endOfRequest(pending);
+      missing = missingOfBody(pending);
+      if (missing > 0) pending = pending.slice(0, pending.indexOf(HEAD_END));
+      const end = missing > 0 ? null : endOfRequest(pending);
       if (end === null) return;
       reply(socket, pending);
       pending = pending.slice(end);
@@ -36,6 +49,7 @@ function reply(socket: Socket, request: string): void {
   const path = request.slice(request.indexOf(' ') + 1);
   if (path.startsWith('/v1/pets')) socket.write(small, 'latin1');
   else if (path.startsWith('/v1/large')) socket.write(large);
+  else if (path.startsWith('/v1/bytes/')) socket.write(request.startsWith('GET') ? bytesOf(path) : small, 'latin1');
   else if (path.startsWith('/v1/list')) socket.write(list, 'latin1');
   else if (path.startsWith('/v1/chat')) socket.write(chat, 'latin1');
   else if (path.startsWith('/v1/stream')) socket.write(stream);
@@ -80,6 +94,23 @@ function streamOfEvents(): string {
   const last = ['data: {"id":"chat-1","choices":[],"usage":{"total_tokens":742}}\n\n', 'data: [DONE]\n\n'];
   const chunks = [...events, ...last].map((event) => `${event.length.toString(16)}\r\n${event}\r\n`);
   return `HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked${HEAD_END}${chunks.join('')}0\r\n\r\n`;
+}
+
+const made = new Map<number, Buffer>();
+
+function bytesOf(path: string): Buffer {
+  const count = Number.parseInt(path.slice('/v1/bytes/'.length), 10);
+  const known = made.get(count) ?? Buffer.from(answer('application/octet-stream', 'x'.repeat(count)), 'latin1');
+  made.set(count, known);
+  return known;
+}
+
+/** How much of a body of known length is still to come; 0 where that cannot be told. */
+function missingOfBody(text: string): number {
+  const headEnd = text.indexOf(HEAD_END);
+  if (headEnd === -1 || text.startsWith('GET')) return 0;
+  const length = Number(/\r\ncontent-length: *(\d+)/i.exec(text.slice(0, headEnd))?.[1] ?? 0);
+  return Math.max(0, headEnd + HEAD_END.length + length - text.length);
 }
 
 /** Null while it has not come whole. */

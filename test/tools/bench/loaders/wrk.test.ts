@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { parseLog } from '../../../../tools/bench/loaders/h2load.ts';
 import { faultsOf, type LoadReport, parseReport } from '../../../../tools/bench/loaders/load.ts';
 import { parseCommandStats } from '../../../../tools/bench/redis.ts';
 
@@ -25,6 +26,12 @@ describe('what wrk prints', () => {
     );
     expect(() => parseReport('wrk', '{"requests":1}')).toThrow('wrk reported no durationUs');
   });
+});
+
+test('the log of h2load has a line for each request; one that failed has taken no time that counts', () => {
+  const log = '1700000000000000\t200\t900\n1700000000000900\t429\t100\n1700000000001000\t-1\t5000000\n';
+  const report = { requests: 2, read: 1, status: 1, p50Us: 100, p99Us: 900, durationUs: 3e6, loaderCpuUs: null };
+  expect(parseLog(log, 3)).toMatchObject(report);
 });
 
 describe('a measurement is worth nothing', () => {
