@@ -4,7 +4,7 @@ import * as counting from './counting.ts';
 import * as refusing from './refusing.ts';
 import type { AccountState, Draft, Limit, TopUps, WindowCounts } from './types.ts';
 
-/* What operators change in an account. src/stores/redis has the twins in Lua: lift.lua, carry-ban.lua, top-up.lua, undo-top-up.lua, reset-usage.lua. */
+/* What operators change in an account. */
 
 /** How many top-ups of a window an account keeps one by one. The amounts of older ones stay in its sum. */
 export const MAX_TOP_UP_NOTES = 50;
@@ -75,6 +75,7 @@ export function topUpRefusal(
  *
  * The sum is bounded by the largest limit and refused in no case, whatever its end: `topUpRefusal` says before whether it should be.
  * @param amount whole number from 1
+ * @returns the sum of the window, and the end that this top-up asked for
  */
 export function withTopUp(
   state: AccountState,
@@ -83,7 +84,7 @@ export function withTopUp(
   nowMs: number,
   mostLimit: number,
   terms?: NotedTerms,
-): { readonly topUp: TopUp; readonly state: AccountState } {
+): { readonly topUp: TopUp; readonly endsAtMs: number; readonly state: AccountState } {
   const { window } = limit;
   const before = topUpInForce(state, window, nowMs) ?? NOTHING;
   const endsAtMs = endOf(state, limit, nowMs, terms);
@@ -98,7 +99,7 @@ export function withTopUp(
   topUps[window] = topUp;
   changed.topUps = topUps;
   setNotes(changed, notesWith(notesInForce(state, nowMs), window, topUp.untilMs, amount, nowMs, terms));
-  return { topUp, state: changed };
+  return { topUp, endsAtMs, state: changed };
 }
 
 /**
@@ -138,28 +139,44 @@ export function undone(
 /**
  * Sets what was counted in some windows to nothing, and clears the strikes. Top-ups and a ban stay, and a fixed or calendar
  * window keeps its end.
- * @returns also what had been counted, for each window
+ * @param upToMs what counts for longer stays; left out: nothing does
+ * @returns also what had been counted, for each window, and until when the last of it would have counted
  */
 export function resetUsage(
   state: AccountState,
   names: readonly WindowName[],
   nowMs: number,
+  upToMs?: number,
 ): {
   readonly used: Readonly<Partial<Record<WindowName, number>>>;
   readonly strikes: number;
+  readonly endsAtMs: number;
   readonly state: AccountState;
 } {
   let windows: WindowCounts = state.windows;
+  let endsAtMs = nowMs;
   const used: Partial<Record<WindowName, number>> = {};
   for (const window of names) {
     const count = state.windows[window];
-    const limit = { window, lengthMs: counting.WINDOW_MS[window], limit: 0, slices: count?.slices?.per };
-    used[window] = counting.presentCount(count, limit, nowMs).count?.used ?? 0;
+    const lengthMs = counting.WINDOW_MS[window];
+    const present = counting.presentCount(
+      count,
+      { window, lengthMs, limit: 0, slices: count?.slices?.per },
+      nowMs,
+    ).count;
+    used[window] = present?.used ?? 0;
     if (count !== undefined && nowMs < count.endsAtMs) {
-      windows =
-        count.slices === undefined
-          ? withWindow(windows, window, 0, count.endsAtMs)
-          : counting.withoutWindow(windows, window);
+      if (count.slices === undefined) {
+        endsAtMs = Math.max(endsAtMs, count.endsAtMs);
+        if (upToMs === undefined || count.endsAtMs <= upToMs) windows = withWindow(windows, window, 0, count.endsAtMs);
+      } else {
+        endsAtMs = Math.max(endsAtMs, present?.endsAtMs ?? 0);
+        const others = counting.withoutWindow(windows, window);
+        const later =
+          present === undefined || upToMs === undefined ? undefined : counting.leavingAfter(present, lengthMs, upToMs);
+        if (later !== undefined) others[window] = later;
+        windows = others;
+      }
     }
   }
   const { strikes } = state;
@@ -169,7 +186,7 @@ export function resetUsage(
   changed.strikes = undefined;
   // What is returned of a lease later was counted before the reset.
   changed.leases = undefined;
-  return { used, strikes: struck, state: changed };
+  return { used, strikes: struck, endsAtMs, state: changed };
 }
 
 function copyOf(state: AccountState): Draft<AccountState> {

@@ -167,11 +167,25 @@ function presentSlices(count: WindowCount, slices: SliceCounts, lengthMs: number
   const size = counts.length;
   const backMs = Math.max(slices.startsAtMs + boundary(first + size - 1, lengthMs, per) - nowMs, 0);
   const moved = backMs === 0 ? slices : { per, startsAtMs: slices.startsAtMs - backMs, first, counts };
-  let gone = 0;
-  while (gone < size && (counts[gone] === 0 || leavesAtMs(moved, gone, lengthMs) <= nowMs)) gone++;
+  const gone = goneBy(moved, lengthMs, nowMs);
   if (gone === size) return { backMs };
   if (gone === 0 && backMs === 0) return { count, backMs };
   return { count: withoutFirst(moved, gone, lengthMs), backMs };
+}
+
+/** What of a sliding count still counts after `atMs`, which may be in the future; undefined if nothing does. */
+export function leavingAfter(count: WindowCount, lengthMs: number, atMs: number): WindowCount | undefined {
+  const slices = count.slices!;
+  const gone = goneBy(slices, lengthMs, atMs);
+  return gone === slices.counts.length ? undefined : withoutFirst(slices, gone, lengthMs);
+}
+
+/** How many of the first slices are empty or have left at `atMs`. */
+function goneBy(slices: SliceCounts, lengthMs: number, atMs: number): number {
+  const { counts } = slices;
+  let gone = 0;
+  while (gone < counts.length && (counts[gone] === 0 || leavesAtMs(slices, gone, lengthMs) <= atMs)) gone++;
+  return gone;
 }
 
 /** The count without its first slices. Slice 0 of its grid moves by whole lengths, so that the number of the first one stays below `per`. */

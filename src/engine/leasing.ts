@@ -54,19 +54,25 @@ function recall(decision: Draft<Decision>): void {
   const recalls: number[] = [];
   for (let i = 0; i < accounts.length; i++) {
     const account: Draft<AccountState> = accounts[i]!;
-    const lent: Lease[] = [];
-    let isRecalled = false;
-    for (const lease of knownLeases(account, nowMs)) {
-      if (lease.units !== 0) lent.push(lease);
-      else if (lease.endsAtMs > nowMs + MAX_LEASE_MS - RECALL_EVERY_MS) isRecalled = true;
-    }
-    if (lent.length > 0 && !isRecalled) {
-      lent.push({ id: 0, units: 0, endsAtMs: nowMs + MAX_LEASE_MS });
-      account.leases = lent;
+    const leases = recalled(account, nowMs);
+    if (leases !== undefined) {
+      account.leases = leases;
       recalls.push(i);
     }
   }
   if (recalls.length > 0) decision.recalls = recalls;
+}
+
+/** The leases of an account after a recall; undefined if nothing is lent, or what is lent was recalled a moment ago. */
+export function recalled(account: AccountState, nowMs: number): Lease[] | undefined {
+  const lent: Lease[] = [];
+  for (const lease of knownLeases(account, nowMs)) {
+    if (lease.units !== 0) lent.push(lease);
+    else if (lease.endsAtMs > nowMs + MAX_LEASE_MS - RECALL_EVERY_MS) return undefined;
+  }
+  if (lent.length === 0) return undefined;
+  lent.push({ id: 0, units: 0, endsAtMs: nowMs + MAX_LEASE_MS });
+  return lent;
 }
 
 /** How many units a request may wait for that the windows of an account have counted. */
@@ -79,7 +85,7 @@ function unreturnedUnits(account: AccountState, nowMs: number): number {
 }
 
 /** For how long a request may wait for units of this account, milliseconds; 0 if the store has lent none. */
-function waitFor(account: AccountState, nowMs: number): number {
+export function waitFor(account: AccountState, nowMs: number): number {
   let longest = 0;
   for (const { units, endsAtMs } of knownLeases(account, nowMs)) {
     if (units !== 0) longest = Math.max(longest, endsAtMs + RETURN_WITHIN_MS - nowMs);

@@ -3,7 +3,7 @@ import { count, type DeepReadonly, LAST_MS, WINDOWS } from './values.ts';
 
 /*
  * What is counted for one account. The embedded store keeps it as JSON; how Redis does is in src/stores/redis/shell/stored-account.ts,
- * rare-fields.ts and top-ups.lua.
+ * rare-fields.ts and top-up-fields.ts.
  */
 
 /** Unix milliseconds by the store's clock. */

@@ -9,7 +9,8 @@ import {
 } from '../../src/admit/account-changes.ts';
 import { accountsAfter, decide } from '../../src/admit/decision.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
-import { MAX_TOP_UP_NOTES } from '../../src/engine/changes.ts';
+import { resetUsage as engineReset, MAX_TOP_UP_NOTES } from '../../src/engine/changes.ts';
+import { slicedCount } from '../../src/engine/counting.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
 import type { AccountState } from '../../src/engine/types.ts';
 import type { WindowCount } from '../../src/model/account.ts';
@@ -210,6 +211,20 @@ describe('a reset', () => {
     const { reset, state } = resetUsage(withMinute(slices), ['minute'], T0 + 74_999);
     expect(reset.used).toEqual({ minute: 3 });
     expect(state.windows).toEqual({});
+  });
+
+  test('that is repeated after a failover leaves what counts for longer than the first one took away (reliability 155)', () => {
+    const windows = { minute: { used: 4, endsAtMs: T0 + 60_000 }, hour: { used: 5, endsAtMs: T0 + 3_600_000 } };
+    const first = engineReset({ ...UNSEEN, windows }, ['minute', 'hour'], T0);
+    expect(first.endsAtMs).toBe(T0 + 3_600_000);
+    const again = engineReset({ ...UNSEEN, windows }, ['minute', 'hour'], T0 + 1, T0 + 60_000);
+    expect(again.state.windows).toEqual({ minute: { used: 0, endsAtMs: T0 + 60_000 }, hour: windows.hour });
+    const sliced = slicedCount({ per: 4, startsAtMs: T0, first: 0, counts: [3, 0, 2] }, 60_000);
+    expect(engineReset(withMinute(sliced), ['minute'], T0 + 40_000).endsAtMs).toBe(T0 + 105_000);
+    const left = engineReset(withMinute(sliced), ['minute'], T0 + 40_000, T0 + 75_000).state.windows.minute;
+    expect(left).toEqual(slicedCount({ per: 4, startsAtMs: T0, first: 2, counts: [2] }, 60_000));
+    const none = engineReset(withMinute(sliced), ['minute'], T0 + 40_000, T0 + 105_000).state.windows;
+    expect(none).toEqual({});
   });
 
   test('leaves a window that has ended as it is, and tells of nothing that has ended', () => {

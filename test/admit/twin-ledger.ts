@@ -4,7 +4,8 @@ import { Circuit } from '../../src/stores/redis/circuit.ts';
 import { DECIDE_LUA } from '../../src/stores/redis/decision-call.ts';
 import { DurableWrites } from '../../src/stores/redis/durable-writes.ts';
 import { RedisLedger } from '../../src/stores/redis/ledger.ts';
-import { USAGE_CHANGES_LUA } from '../../src/stores/redis/usage-change-scripts.ts';
+import { LuaScript } from '../../src/stores/redis/lua-script.ts';
+import { USAGE_CHANGES } from '../../src/stores/redis/usage-change-scripts.ts';
 
 /*
  * A ledger whose scripts read the test's clock, so that a test can compare them with their twins in TypeScript.
@@ -35,10 +36,10 @@ export function twinLedger(redis: Redis): RedisLedger {
     publish: async () => {},
     writes: new DurableWrites({ redis, replicas: 0, timeoutMs: 1_000 }),
     decideLua: withClock(DECIDE_LUA),
-    changesLua: {
-      topUp: withClock(USAGE_CHANGES_LUA.topUp),
-      undoTopUp: withClock(USAGE_CHANGES_LUA.undoTopUp),
-      reset: withClock(USAGE_CHANGES_LUA.reset),
+    usageChanges: {
+      topUp: new LuaScript(withClock(USAGE_CHANGES.topUp.lua)),
+      undoTopUp: new LuaScript(withClock(USAGE_CHANGES.undoTopUp.lua)),
+      reset: new LuaScript(withClock(USAGE_CHANGES.reset.lua)),
     },
   });
 }

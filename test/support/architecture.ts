@@ -58,6 +58,7 @@ const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'a
 const FOR_STORES = [
   'src/engine/changes.ts',
   'src/engine/counting.ts',
+  'src/engine/leasing.ts',
   'src/engine/settle.ts',
   'src/engine/decide.ts',
   'src/engine/types.ts',

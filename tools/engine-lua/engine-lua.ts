@@ -2,7 +2,7 @@ import { createRequire, SourceMap } from 'node:module';
 import { basename, join, relative } from 'node:path';
 
 /*
- * Makes the Lua that Redis runs of the engine (src/engine) and of the shell around it (src/stores/redis/shell).
+ * Makes the scripts that Redis runs of the engine (src/engine) and of the shell around it (src/stores/redis/shell). Each has what it needs.
  *
  * Each call makes the functions of the script again, at 400 instructions each and 100 for each look-up in a table of them. So what a file
  * exports becomes local variables, such as `charging_count`; an entry is a function that has the files which only it uses; and a file of
@@ -16,13 +16,14 @@ const ts = require('typescript');
 const tstl = require('typescript-to-lua');
 
 export const ROOT = join(import.meta.dirname, '../..');
-/** Relative to ROOT. */
-export const ENGINE_LUA = 'src/stores/redis/engine.lua';
+/** The scripts, relative to ROOT, with the files of the shell that begin something: each exports `main`. */
+const SCRIPTS: Readonly<Record<string, readonly string[]>> = {
+  'src/stores/redis/engine.lua': ['decision-script', 'settlement-script'],
+  'src/stores/redis/changes.lua': ['top-up-script', 'undo-top-up-script', 'reset-script'],
+};
 const SHELL = 'src/stores/redis/shell';
 /** Files of types, and of what is there already, become none. */
 const SOURCES = /^src\/(?:engine|stores\/redis\/shell)\/(?!types|script-globals)[\w-]+\.ts$/;
-/** What begins a script: each exports `main`. */
-const ENTRIES = ['decision-script', 'settlement-script'];
 /** Most calls use nothing of these. */
 const RARE: ReadonlySet<string> = new Set(['counting', 'leasing', 'refusing', 'special', 'rare-fields']);
 
@@ -45,11 +46,14 @@ const OPTIONS = {
   sourceMap: true,
 };
 
-const HEADER = `-- Made by \`npm run engine:lua\` of src/engine and ${SHELL}, which say what it does: change those.
--- The line of TypeScript for each line is in engine.lua.map.
+const headerOf = (
+  path: string,
+) => `-- Made by \`npm run engine:lua\` of src/engine and ${SHELL}, which say what it does: change those.
+-- The line of TypeScript for each line is in ${basename(path)}.map.
 `;
 
-export interface EngineLua {
+export interface Script {
+  readonly path: string;
   readonly lua: string;
   /** A source map of version 3, as JSON. */
   readonly map: string;
@@ -75,32 +79,37 @@ interface Module {
 }
 
 /** @throws Error with what the compiler says, or if a file needs what does not exist in Redis */
-export function engineLua(): EngineLua {
+export function engineScripts(): readonly Script[] {
   const modules = compiled();
-  const lines = linesOf(HEADER.trimEnd());
-  const used = [...ENTRIES, ...RARE].map((root) => usedBy(root, modules));
+  return Object.entries(SCRIPTS).map(([path, entries]) => scriptOf(path, entries, modules));
+}
+
+function scriptOf(path: string, entries: readonly string[], all: readonly Module[]): Script {
+  const needed = new Set(entries.flatMap((entry) => [...usedBy(entry, all)]));
+  const modules = all.filter(({ name }) => needed.has(name));
   const rare = modules.filter(({ name }) => RARE.has(name));
   const usual = modules.filter(({ name }) => !RARE.has(name));
+  const used = [...entries, ...rare.map(({ name }) => name)].map((root) => usedBy(root, modules));
   const shared = usual.filter(({ name }) => used.filter((names) => names.has(name)).length > 1);
-  lines.push(...linesOf('local rare = {}'));
+  const lines = linesOf(`${headerOf(path)}local rare = {}`);
   for (const one of shared) lines.push(...asLocals(one));
   lines.push(...linesOf('setmetatable(rare, {__index = function(_, name)'));
   for (const [i, one] of rare.entries()) {
     lines.push(...linesOf(`${i === 0 ? 'if' : 'elseif'} name == "${luaName(one.name)}" then`), ...asTable(one));
   }
   lines.push(...linesOf('end\nend})'));
-  for (const [i, entry] of ENTRIES.entries()) {
+  for (const [i, entry] of entries.entries()) {
     const own = usual.filter((one) => used[i]!.has(one.name) && !shared.includes(one));
     lines.push(...linesOf(`local function ${luaName(entry)}()`), ...own.flatMap(asLocals));
     lines.push(...linesOf(`return ${luaName(entry)}_main()\nend`));
   }
-  return { lua: `${lines.map(({ text }) => text).join('\n')}\n`, map: mapOf(lines) };
+  return { path, lua: `${lines.map(({ text }) => text).join('\n')}\n`, map: mapOf(basename(path), lines) };
 }
 
 /** The files of which Lua is made, each behind those that it imports. */
 function compiled(): readonly Module[] {
   const program = ts.createProgram(
-    ENTRIES.map((name) => join(ROOT, SHELL, `${name}.ts`)),
+    Object.values(SCRIPTS).flatMap((entries) => entries.map((name) => join(ROOT, SHELL, `${name}.ts`))),
     OPTIONS,
   );
   const files = new Map<string, string>();
@@ -210,7 +219,7 @@ function luaName(file: string): string {
 }
 
 /** A source map of version 3 with one place for each line. */
-function mapOf(lines: readonly Line[]): string {
+function mapOf(file: string, lines: readonly Line[]): string {
   const sources = [...new Set(lines.flatMap(({ from }) => from?.source ?? []))];
   let [lastSource, lastLine] = [0, 0];
   const mappings = lines.map(({ from }) => {
@@ -220,7 +229,7 @@ function mapOf(lines: readonly Line[]): string {
     [lastSource, lastLine] = [source, from.line];
     return segment;
   });
-  return `${JSON.stringify({ version: 3, file: basename(ENGINE_LUA), sources, names: [], mappings: mappings.join(';') })}\n`;
+  return `${JSON.stringify({ version: 3, file, sources, names: [], mappings: mappings.join(';') })}\n`;
 }
 
 const DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';

@@ -1,8 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ENGINE_LUA, engineLua, ROOT } from './engine-lua.ts';
+import { engineScripts, ROOT } from './engine-lua.ts';
 
-/** `npm run engine:lua`: writes the engine as Lua, and the map of its lines. */
-const { lua, map } = engineLua();
-writeFileSync(join(ROOT, ENGINE_LUA), lua);
-writeFileSync(join(ROOT, `${ENGINE_LUA}.map`), map);
+/** `npm run engine:lua`: writes the scripts, each with the map of its lines. */
+for (const { path, lua, map } of engineScripts()) {
+  writeFileSync(join(ROOT, path), lua);
+  writeFileSync(join(ROOT, `${path}.map`), map);
+}

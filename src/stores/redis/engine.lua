@@ -274,8 +274,8 @@ end
 end
 setmetatable(rare, {__index = function(_, name)
 if name == "counting" then
-local exports = {slicedCount = false, WINDOW_MS = false, endIfOpened = false, presentCount = false, countIn = false, placeOf = false, givenBack = false, fitsAtMs = false, nextEndMs = false, withoutWindow = false, copyOfWindows = false}
-local countInSlices, oneSlice, presentSlices, withoutFirst, copyFrom, leavesAtMs, boundary
+local exports = {slicedCount = false, WINDOW_MS = false, endIfOpened = false, presentCount = false, countIn = false, placeOf = false, givenBack = false, fitsAtMs = false, nextEndMs = false, withoutWindow = false, copyOfWindows = false, leavingAfter = false}
+local countInSlices, oneSlice, presentSlices, goneBy, withoutFirst, copyFrom, leavesAtMs, boundary
 function countInSlices(count, limit, nowMs, spent)
   if (count and count.slices) == nil then
     return oneSlice(limit, nowMs, spent)
@@ -319,10 +319,7 @@ function presentSlices(count, slices, lengthMs, nowMs)
     0
   )
   local moved = backMs == 0 and slices or ({per = per, startsAtMs = slices.startsAtMs - backMs, first = first, counts = counts})
-  local gone = 0
-  while gone < size and (counts[gone + 1] == 0 or leavesAtMs(moved, gone, lengthMs) <= nowMs) do
-    gone = gone + 1
-  end
+  local gone = goneBy(moved, lengthMs, nowMs)
   if gone == size then
     return {backMs = backMs}
   end
@@ -334,10 +331,19 @@ function presentSlices(count, slices, lengthMs, nowMs)
     backMs = backMs
   }
 end
+function goneBy(slices, lengthMs, atMs)
+  local ____slices_8 = slices
+  local counts = ____slices_8.counts
+  local gone = 0
+  while gone < #counts and (counts[gone + 1] == 0 or leavesAtMs(slices, gone, lengthMs) <= atMs) do
+    gone = gone + 1
+  end
+  return gone
+end
 function withoutFirst(slices, gone, lengthMs)
-  local ____slices_7 = slices
-  local per = ____slices_7.per
-  local counts = ____slices_7.counts
+  local ____slices_9 = slices
+  local per = ____slices_9.per
+  local counts = ____slices_9.counts
   local number = slices.first + gone
   local first = number % per
   local startsAtMs = slices.startsAtMs + (number - first) / per * lengthMs
@@ -548,6 +554,18 @@ function exports.copyOfWindows(windows)
   end
   return copy
 end
+--- What of a sliding count still counts after `atMs`, which may be in the future; undefined if nothing does.
+function exports.leavingAfter(count, lengthMs, atMs)
+  local slices = count.slices
+  local gone = goneBy(slices, lengthMs, atMs)
+  local ____temp_7
+  if gone == #slices.counts then
+    ____temp_7 = nil
+  else
+    ____temp_7 = withoutFirst(slices, gone, lengthMs)
+  end
+  return ____temp_7
+end
 rare.counting = exports
 return exports
 elseif name == "refusing" then
@@ -701,8 +719,8 @@ end
 rare.refusing = exports
 return exports
 elseif name == "leasing" then
-local exports = {MAX_LEASE_MS = false, RETURN_WITHIN_MS = false, takeBack = false, decideWithLeases = false}
-local knownLeases, unreturnedUnits, waitFor, giveBack, mayHelp, lend, hasRoomForLease, HOUR_MS, MIN_LEASE_MS, SHARE, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, MAX_LEASES
+local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, RETURN_WITHIN_MS = false, takeBack = false, decideWithLeases = false}
+local knownLeases, unreturnedUnits, giveBack, mayHelp, lend, hasRoomForLease, HOUR_MS, MIN_LEASE_MS, SHARE, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
 function knownLeases(account, nowMs)
   local known = {}
   if account.leases == nil then
@@ -719,6 +737,22 @@ function knownLeases(account, nowMs)
   end
   return known
 end
+--- The leases of an account after a recall; undefined if nothing is lent, or what is lent was recalled a moment ago.
+function exports.recalled(account, nowMs)
+  local lent = {}
+  local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local lease = ____all[____i]
+    if lease.units ~= 0 then
+      lent[#lent + 1] = lease
+    elseif lease.endsAtMs > nowMs + exports.MAX_LEASE_MS - RECALL_EVERY_MS then
+      return nil
+    end
+  end
+  if #lent == 0 then
+    return nil
+  end
+  lent[#lent + 1] = {id = 0, units = 0, endsAtMs = nowMs + exports.MAX_LEASE_MS}
+  return lent
+end
 function unreturnedUnits(account, nowMs)
   local sum = 0
   local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local ____value = ____all[____i]
@@ -730,7 +764,8 @@ function unreturnedUnits(account, nowMs)
   end
   return sum
 end
-function waitFor(account, nowMs)
+--- For how long a request may wait for units of this account, milliseconds; 0 if the store has lent none.
+function exports.waitFor(account, nowMs)
   local longest = 0
   local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local ____value = ____all[____i]
     local units = ____value.units
@@ -779,7 +814,7 @@ function mayHelp(decision, budgets, rule, isStrike)
   if not isStrike or strikes + n - admitted < rule.bans.after then
     return false
   end
-  return waitFor(struck, nowMs) > 0
+  return exports.waitFor(struck, nowMs) > 0
 end
 function lend(decision, budgets, id, most)
   local ____decision_11 = decision
@@ -856,8 +891,7 @@ MIN_REQUESTS = 2
 exports.RETURN_WITHIN_MS = 100
 KNOWN_FOR_MS = 2000
 MAX_AHEAD_MS = 5000
---- Minimum pause between two recalls of one account.
-local RECALL_EVERY_MS = 20
+RECALL_EVERY_MS = 20
 MAX_LEASES = 64
 --- True while a gateway may still return units of this account, even if no request can wait that long.
 local function mayReturn(account, nowMs)
@@ -879,18 +913,9 @@ local function recall(decision)
     local i = 0
     while i < #accounts do
       local account = accounts[i + 1]
-      local lent = {}
-      local isRecalled = false
-      local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local lease = ____all[____i]
-        if lease.units ~= 0 then
-          lent[#lent + 1] = lease
-        elseif lease.endsAtMs > nowMs + exports.MAX_LEASE_MS - RECALL_EVERY_MS then
-          isRecalled = true
-        end
-      end
-      if #lent > 0 and not isRecalled then
-        lent[#lent + 1] = {id = 0, units = 0, endsAtMs = nowMs + exports.MAX_LEASE_MS}
-        account.leases = lent
+      local leases = exports.recalled(account, nowMs)
+      if leases ~= nil then
+        account.leases = leases
         recalls[#recalls + 1] = i
       end
       i = i + 1
@@ -964,7 +989,7 @@ function exports.decideWithLeases(decision, budgets, rule, room, terms)
       local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
         waitMs = math.max(
           waitMs,
-          waitFor(account, nowMs)
+          exports.waitFor(account, nowMs)
         )
       end
     end

@@ -30,7 +30,7 @@ import { timeOf } from './server-clocks.ts';
 import { SettlementCalls } from './settlement-calls.ts';
 import type { Calls } from './shards.ts';
 import { connectionsOf, holdWrites, pagesOf } from './string-values.ts';
-import { placeOfAccount, UsageChanges, type UsageChangesLua } from './usage-change-scripts.ts';
+import { placeOfAccount, type UsageChangeScripts, UsageChanges } from './usage-change-scripts.ts';
 
 const LIFT = new LuaScript<string | null>(NOTED_LUA + luaFile('./lift.lua'));
 /** Exported for its test. */
@@ -45,8 +45,8 @@ interface RedisLedgerOptions extends ChangingConnection {
   readonly onUnrecorded?: (history: string) => void;
   /** Left out: DECIDE_LUA. */
   readonly decideLua?: string;
-  /** Left out: USAGE_CHANGES_LUA. */
-  readonly changesLua?: UsageChangesLua;
+  /** Left out: USAGE_CHANGES. */
+  readonly usageChanges?: UsageChangeScripts;
 }
 
 /**
@@ -64,15 +64,15 @@ export class RedisLedger implements Ledger {
   /** The name under which this process has requests in flight. */
   readonly #holder = randomBytes(9).toString('base64url');
 
-  constructor({ redis, circuit, publish, writes, wallMs, onUnrecorded, decideLua, changesLua }: RedisLedgerOptions) {
+  constructor({ redis, circuit, publish, writes, wallMs, onUnrecorded, decideLua, usageChanges }: RedisLedgerOptions) {
     this.#decisions = new DecisionCalls({ redis, circuit, holder: this.#holder, lua: decideLua, wallMs, onUnrecorded });
     this.#settlements = new SettlementCalls(redis, circuit, wallMs, () => this.#decisions.storeNowMs);
     this.#redis = redis;
     this.#circuit = circuit;
     this.#publish = publish;
     this.#writes = writes;
-    const lua = changesLua === undefined ? {} : { lua: changesLua };
-    this.#usageChanges = new UsageChanges({ redis, circuit, publish, writes, ...lua });
+    const scripts = usageChanges === undefined ? {} : { scripts: usageChanges };
+    this.#usageChanges = new UsageChanges({ redis, circuit, publish, writes, ...scripts });
   }
 
   decide(requests: readonly DecisionRequest[], isRead = false): Promise<readonly (Decision | null)[]> {

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { RedisClient } from './connection.ts';
+import { withSource } from './engine-lua.ts';
 
 /** The text of a file in this folder. */
 export function luaFile(name: string): string {
@@ -26,6 +27,9 @@ export class LuaScript<Reply> {
     const { command, lua } = this;
     if (!(command in redis)) redis.defineCommand(command, { lua });
     const commands = redis as unknown as Readonly<Record<string, Command>>;
-    return commands[command]!(names.length, ...names, ...args) as Promise<Reply>;
+    return commands[command]!(names.length, ...names, ...args).catch((error: Error) => {
+      error.message = withSource(error.message, lua);
+      throw error;
+    }) as Promise<Reply>;
   }
 }

@@ -18,30 +18,30 @@ import {
   topUpIdOf,
 } from '../../admit/ledger.ts';
 import type { WindowLimit } from '../../admit/windows.ts';
-import { MAX_TOP_UP_NOTES, type UndoneTopUp } from '../../engine/changes.ts';
+import type { UndoneTopUp } from '../../engine/changes.ts';
 import type { TopUp, TopUpNote } from '../../model/account.ts';
 import { MAX_LIMIT } from '../../model/plan.ts';
 import { WINDOWS, type WindowName } from '../../model/values.ts';
-import { RECALLS_LUA, WINDOWS_LUA } from './decision-call.ts';
+import { RECALLS_LUA, storedLimits } from './decision-call.ts';
 import type { ChangingConnection } from './durable-writes.ts';
+import { CHANGES_LUA } from './engine-lua.ts';
 import { keyspace } from './keyspace.ts';
-import { luaFile } from './lua-script.ts';
+import { LuaScript } from './lua-script.ts';
 import type { ReplicaLink } from './replication.ts';
-
-const ONCE_LUA = WINDOWS_LUA + RECALLS_LUA + luaFile('./once.lua');
-const TOP_UPS_LUA = luaFile('./top-ups.lua');
+import type { StoredTopUp } from './shell/top-up-script.ts';
+import type { StoredUndo } from './shell/undo-top-up-script.ts';
 
 /** The scripts of the changes. Exported for the test that compares them with src/engine/changes.ts. */
-export const USAGE_CHANGES_LUA: UsageChangesLua = {
-  topUp: ONCE_LUA + TOP_UPS_LUA + luaFile('./top-up.lua'),
-  undoTopUp: ONCE_LUA + TOP_UPS_LUA + luaFile('./undo-top-up.lua'),
-  reset: ONCE_LUA + luaFile('./reset-usage.lua'),
+export const USAGE_CHANGES: UsageChangeScripts = {
+  topUp: new LuaScript(`${CHANGES_LUA}return top_up_script()\n`),
+  undoTopUp: new LuaScript(`${CHANGES_LUA}return undo_top_up_script()\n`),
+  reset: new LuaScript(`${RECALLS_LUA}${CHANGES_LUA}return reset_script()\n`),
 };
 
-export interface UsageChangesLua {
-  readonly topUp: string;
-  readonly undoTopUp: string;
-  readonly reset: string;
+export interface UsageChangeScripts {
+  readonly topUp: LuaScript<Reply>;
+  readonly undoTopUp: LuaScript<Reply>;
+  readonly reset: LuaScript<Reply>;
 }
 
 /** A reset waits this long between two looks at what is lent, and no longer than that in all. */
@@ -51,16 +51,17 @@ const LENT_FOR_MS = 2_000;
 const MAX_ATTEMPTS = 3;
 
 interface UsageChangesOptions extends ChangingConnection {
-  readonly lua?: UsageChangesLua;
+  readonly scripts?: UsageChangeScripts;
 }
 
-/** A change for the script: its first arguments are described in once.lua. */
+/** A change for the script (shell/once.ts). */
 interface Change {
   readonly consumerId: string;
   readonly id: string;
-  readonly lua: string;
+  readonly script: LuaScript<Reply>;
   readonly words: string;
-  readonly args: readonly (string | number)[];
+  /** As JSON. */
+  readonly needs: string;
 }
 
 /** How a script answers: a word, then numbers. */
@@ -69,24 +70,23 @@ type Reply = readonly [string, ...number[]];
 /** Top-ups, their undoing, and resets in Redis: one script call each, which also records the id under which the change was made. */
 export class UsageChanges {
   readonly #options: UsageChangesOptions;
-  readonly #lua: UsageChangesLua;
+  readonly #scripts: UsageChangeScripts;
 
   constructor(options: UsageChangesOptions) {
     this.#options = options;
-    this.#lua = options.lua ?? USAGE_CHANGES_LUA;
+    this.#scripts = options.scripts ?? USAGE_CHANGES;
   }
 
   async topUp(consumerId: string, of: WindowLimit, amount: number, id: string, terms: TopUpTerms) {
-    const { window, limit, slices = 0, calendar } = of;
-    const { untilMs = 0, reason = '' } = terms;
+    const { limit } = of;
     const topUpId = topUpIdOf(id);
     const words = changeWords({ kind: 'top-up', of, amount, terms: { ...terms, id: topUpId } });
-    const noted = [topUpId, `=${encodeURIComponent(reason)}`];
-    const fixed = [indexOf(window), limit, slices, amount, MAX_LIMIT, untilMs, MAX_TOP_UP_NOTES, ...noted];
+    const noted = { ...terms, id: topUpId, reason: encodeURIComponent(terms.reason ?? '') };
     let nowMs = Math.floor(performance.timeOrigin + performance.now());
     for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
-      const instants = calendar === undefined ? [] : calendar.instantsAround(nowMs);
-      const change = { consumerId, id, lua: this.#lua.topUp, words, args: [...fixed, ...instants] };
+      const [asked] = storedLimits([of], nowMs);
+      const topUp: StoredTopUp = { limit: asked!, amount, mostLimit: MAX_LIMIT, terms: noted };
+      const change = { consumerId, id, script: this.#scripts.topUp, words, needs: JSON.stringify(topUp) };
       const reply = await this.#run(change);
       const [kind, first = 0, second = 0, third = 0] = reply;
       if (kind === 'too_much') refuseTooMuch(limit, first, amount);
@@ -100,7 +100,8 @@ export class UsageChanges {
 
   async undoTopUp(consumerId: string, window: WindowName, topUpId: string | null, id: string) {
     const words = changeWords({ kind: 'undo-top-up', window, id: topUpId });
-    const change = { consumerId, id, lua: this.#lua.undoTopUp, words, args: [indexOf(window), topUpId ?? ''] };
+    const undo: StoredUndo = { window, id: topUpId ?? undefined };
+    const change = { consumerId, id, script: this.#scripts.undoTopUp, words, needs: JSON.stringify(undo) };
     const reply = await this.#run(change);
     const [kind, untilMs = 0, amount = 0, left = 0] = reply;
     if (kind === 'none') throw noTopUp();
@@ -115,7 +116,7 @@ export class UsageChanges {
 
   async reset(consumerId: string, windows: readonly WindowName[], id: string): Promise<MadeOnce<ResetUsage>> {
     const words = changeWords({ kind: 'reset', windows });
-    const change = { consumerId, id, lua: this.#lua.reset, words, args: windows.map(indexOf) };
+    const change = { consumerId, id, script: this.#scripts.reset, words, needs: JSON.stringify(windows) };
     let reply = await this.#run(change);
     const sinceMs = performance.now();
     while (reply[0] === 'lent') {
@@ -132,10 +133,7 @@ export class UsageChanges {
   #run(change: Change): Promise<Reply> {
     const { redis, circuit } = this.#options;
     const names = namesOf(change);
-    return circuit.run(
-      () => redis.eval(change.lua, names.length, ...names, ...argumentsOf(change, '')) as Promise<Reply>,
-      names[0],
-    );
+    return circuit.run(() => change.script.run(redis, names, ...argumentsOf(change, '')), names[0]);
   }
 
   async #made<T>(change: Change, [kind, endMs = 0]: Reply, value: T): Promise<MadeOnce<T>> {
@@ -156,7 +154,7 @@ export class UsageChanges {
       remake: async (linkOf: (name: string) => Promise<ReplicaLink>) => {
         const link = await linkOf(names[0]);
         const args = argumentsOf(change, endMs);
-        const [kind] = (await link.eval(change.lua, names.length, ...names, ...args)) as Reply;
+        const [kind] = (await link.eval(change.script.lua, names.length, ...names, ...args)) as Reply;
         if (kind === 'made') isAnnounced = false;
         if (!isAnnounced) await this.#announce(change);
         isAnnounced = true;
@@ -179,15 +177,11 @@ function namesOf({ consumerId, id }: Change) {
   return [keyspace.account(consumerId), keyspace.madeOnce(consumerId, hash('sha256', id, 'base64url'))] as const;
 }
 
-function argumentsOf({ words, args }: Change, endMs: number | ''): (string | number)[] {
-  return [words, endMs, MADE_ONCE_MS, ...args];
+function argumentsOf({ words, needs }: Change, endMs: number | ''): (string | number)[] {
+  return [words, endMs, MADE_ONCE_MS, needs];
 }
 
-function indexOf(window: WindowName): number {
-  return WINDOWS.indexOf(window) + 1;
-}
-
-/** The top-ups in a text of the field `T`, as top-ups.lua describes it. What does not look like one is left out. */
+/** The top-ups in a text of the field `T`, as shell/top-up-fields.ts describes it. What does not look like one is left out. */
 function topUpNotesIn(text: string): TopUpNote[] {
   const words = text.split(' ');
   const notes: TopUpNote[] = [];

@@ -8,7 +8,7 @@
 --                 slice (0 to 30) + 32 * (bytes per count - 1); then the counts, the oldest first
 --   S M H D K N   the end of the window; of a sliding one the beginning of slice 0
 --   t             top-ups, three numbers each: window, amount, end
---   T             the same one by one, for operators (top-ups.lua); decisions do not read it
+--   T             the same one by one, for operators (shell/top-up-fields.ts); decisions do not read it
 --   x X           strikes, their end
 --   b B w W       ban number, its end, its window, and the budget of that if it is not the account's own
 --   l             what gateways have borrowed, three numbers each: id, units, end (src/engine/leasing.ts)

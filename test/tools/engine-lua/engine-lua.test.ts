@@ -4,18 +4,19 @@ import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { DECIDE_LUA, HISTORY_LUA } from '../../../src/stores/redis/decision-call.ts';
 import { withSource } from '../../../src/stores/redis/engine-lua.ts';
-import { ENGINE_LUA, engineLua, ROOT } from '../../../tools/engine-lua/engine-lua.ts';
+import { engineScripts, ROOT } from '../../../tools/engine-lua/engine-lua.ts';
 import { testRedis } from '../../support/redis.ts';
 import { ROOM } from '../../support/room.ts';
 
 const textOf = (path: string) => readFileSync(join(ROOT, path), 'utf8');
 
 test(
-  'engine.lua and its map are what the sources give (if this fails: npm run engine:lua)',
+  'engine.lua, changes.lua and their maps are what the sources give (if this fails: npm run engine:lua)',
   () => {
-    const { lua, map } = engineLua();
-    expect(textOf(ENGINE_LUA)).toBe(lua);
-    expect(textOf(`${ENGINE_LUA}.map`)).toBe(map);
+    for (const { path, lua, map } of engineScripts()) {
+      expect(textOf(path)).toBe(lua);
+      expect(textOf(`${path}.map`)).toBe(map);
+    }
   },
   60_000 * ROOM,
 );

@@ -12,7 +12,7 @@ import { MOST, wholeIn } from './whole-number.ts';
  *   x X           strikes, their end
  *   b B w W       ban number, its end, its window, and the budget of that if it is not the account's own
  *   t             top-ups, three numbers each: window, amount, end
- *   T             the same one by one, for operators (top-ups.lua); decisions do not read it
+ *   T             the same one by one, for operators (top-up-fields.ts); decisions do not read it
  *   l             what gateways have borrowed, three numbers each: id, units, end
  *   f             requests in flight, three words for each process: its name, how many it has, until when that holds
  */

@@ -39,6 +39,8 @@ export declare const string: {
   find(this: void, text: string, part: string, from: number, isPlain: true): number | undefined;
   format(this: void, format: string, ...values: Argument[]): string;
   gmatch(this: void, text: string, pattern: string): () => string | undefined;
+  /** For patterns with one part in parentheses. */
+  match(this: void, text: string, pattern: string): string | undefined;
   rep(this: void, text: string, times: number): string;
 };
 

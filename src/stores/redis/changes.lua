@@ -1,0 +1,2131 @@
+-- Made by `npm run engine:lua` of src/engine and src/stores/redis/shell, which say what it does: change those.
+-- The line of TypeScript for each line is in changes.lua.map.
+local rare = {}
+local charging_chargeOf, charging_roomOf, charging_isPresent, charging_presentWindows, charging_limitOf, charging_roomFor, charging_count
+do
+--- What one request charges a budget.
+function charging_chargeOf(budget, cost, amounts)
+  local ____budget_0 = budget
+  local unit = ____budget_0.unit
+  if unit == nil then
+    return cost
+  end
+  return amounts and amounts[unit] or 0
+end
+--- How much must be left of a limit for a request that charges `charge`: the store admits a request that takes nothing in advance as
+-- long as something is left.
+function charging_roomOf(charge)
+  return charge > 1 and charge or 1
+end
+--- Whether an open fixed window is what `presentCount` would return: a quick test, because most windows are.
+function charging_isPresent(count, limit, nowMs)
+  return limit.slices == nil and limit.instants == nil and count.slices == nil and nowMs < count.endsAtMs and count.endsAtMs <= nowMs + limit.lengthMs
+end
+--- The part of some windows that a budget counts and that has not ended.
+function charging_presentWindows(before, limits, nowMs)
+  local windows = {}
+  local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
+    local count = before[limit.window]
+    if count ~= nil then
+      if not charging_isPresent(count, limit, nowMs) then
+        count = rare.counting.presentCount(count, limit, nowMs).count
+      end
+      if count ~= nil then
+        windows[limit.window] = count
+      end
+    end
+  end
+  return windows
+end
+--- The limit that a budget has for a window.
+function charging_limitOf(budget, window)
+  local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
+    if limit.window == window then
+      return limit
+    end
+  end
+  return nil
+end
+--- How many of `n` requests fit into all windows of the present accounts.
+-- 
+-- @param returned what to take for unused, by account; left out: nothing
+function charging_roomFor(decision, budgets, n, returned)
+  local room = n
+  do
+    local i = 0
+    while i < #budgets do
+      local budget = budgets[i + 1]
+      local ____decision_accounts_index_3 = decision.accounts[i + 1]
+      local windows = ____decision_accounts_index_3.windows
+      local charge = charging_chargeOf(budget, decision.cost, decision.amounts)
+      local unused = returned == nil and 0 or returned[i + 1]
+      local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
+        local open = windows[limit.window]
+        local left = limit.limit - (open == nil and 0 or open.used) + unused
+        if left < room * charge then
+          room = math.floor(left / charge)
+        elseif charge == 0 and left <= 0 then
+          room = 0
+        end
+      end
+      i = i + 1
+    end
+  end
+  return room < 0 and 0 or room
+end
+--- Counts `spent` in every window of a budget.
+-- 
+-- @param windows present ones, which this changes
+function charging_count(windows, limits, nowMs, spent)
+  local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
+    local before = windows[limit.window]
+    local isFixed = limit.slices == nil and limit.instants == nil
+    if before ~= nil and limit.slices == nil then
+      windows[limit.window] = {used = before.used + spent, endsAtMs = before.endsAtMs}
+    elseif isFixed then
+      windows[limit.window] = {used = spent, endsAtMs = nowMs + limit.lengthMs}
+    else
+      windows[limit.window] = rare.counting.countIn(before, limit, nowMs, spent)
+    end
+  end
+end
+end
+local store_clock_seconds, store_clock_nowMs
+do
+local time = redis.call("TIME")
+--- The present by the store's clock, as it was when the script began. Redis gives both parts as text, which Lua calculates with.
+store_clock_seconds = time[1]
+--- Unix milliseconds.
+store_clock_nowMs = store_clock_seconds * 1000 + math.floor(time[2] / 1000)
+end
+local whole_number_MOST, whole_number_wholeIn
+do
+--- The largest number that Lua and the gateway count exactly.
+whole_number_MOST = 9007199254740992
+--- Undefined if the text is not a whole number that a gateway can have written.
+function whole_number_wholeIn(text)
+  local number = tonumber(text)
+  if number == nil or number < 0 or number > whole_number_MOST or number ~= math.floor(number) then
+    return nil
+  end
+  return number
+end
+end
+local stored_account_windowsIn, stored_account_FOREIGN, stored_account_includeNow, stored_account_loadAccount, stored_account_saveAccount
+do
+--- What was counted, in the first two of `values` for each limit. Undefined if some is foreign.
+function stored_account_windowsIn(values, limits)
+  local windows = {}
+  local at = 0
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    local usedText = values[at + 1]
+    local endsText = values[at + 1 + 1]
+    at = at + 2
+    if usedText ~= false or endsText ~= false then
+      local used = usedText == false and 0 or tonumber(usedText)
+      local endsAtMs = endsText == false and 0 or whole_number_wholeIn(endsText)
+      if endsAtMs == nil then
+        return nil
+      end
+      if used == nil then
+        local count = rare.rare_fields.slicesIn(usedText, endsAtMs, window)
+        if count == nil then
+          return nil
+        end
+        windows[window] = count
+      else
+        if used < 0 or used > whole_number_MOST or used ~= math.floor(used) then
+          return nil
+        end
+        if endsAtMs > 0 then
+          windows[window] = {used = used, endsAtMs = endsAtMs}
+        end
+      end
+    end
+  end
+  return windows
+end
+--- The account has values that no gateway has written.
+stored_account_FOREIGN = "foreign"
+--- Whether the instants of all calendar windows include the present.
+function stored_account_includeNow(limits, nowMs)
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
+    local instants = ____value.instants
+    if instants ~= nil and (nowMs < instants[1] or nowMs >= instants[#instants]) then
+      return false
+    end
+  end
+  return true
+end
+function stored_account_loadAccount(key, ____bindingPattern0)
+  local inFlight
+  local limits
+  local fields
+  fields = ____bindingPattern0.fields
+  limits = ____bindingPattern0.limits
+  inFlight = ____bindingPattern0.inFlight
+  local values = redis.pcall(
+    "HMGET",
+    key,
+    unpack(fields)
+  )
+  local err = values.err
+  if err ~= nil then
+    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or stored_account_FOREIGN
+  end
+  local windows = stored_account_windowsIn(values, limits)
+  if windows == nil then
+    return stored_account_FOREIGN
+  end
+  local account = {windows = windows}
+  local at = 2 * #limits
+  local hasRare = false
+  do
+    local i = at
+    while i < at + 7 do
+      if values[i + 1] ~= false then
+        hasRare = true
+      end
+      i = i + 1
+    end
+  end
+  if hasRare and not rare.rare_fields.readRare(account, key, values, at) then
+    return stored_account_FOREIGN
+  end
+  if inFlight ~= nil then
+    account.tickets = rare.rare_fields.ticketsIn(values[at + 7 + 1])
+  end
+  return account
+end
+--- Writes what has changed of an account.
+-- 
+-- @returns an error of the store
+function stored_account_saveAccount(key, ____bindingPattern0, before, after, bans, nowMs)
+  local limits
+  local fields
+  fields = ____bindingPattern0.fields
+  limits = ____bindingPattern0.limits
+  local changes = {}
+  local size = 0
+  local lastMs = 0
+  local isLasting = false
+  local earlier = before.windows
+  local later = after.windows
+  local at = 0
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    local was = earlier[window]
+    local is = later[window]
+    if is ~= nil and is.endsAtMs > lastMs then
+      lastMs = is.endsAtMs
+    end
+    if was ~= is then
+      local slices = is and is.slices
+      local endsAtMs = is == nil and 0 or is.endsAtMs
+      changes[size + 1] = fields[at + 1]
+      changes[size + 1 + 1] = slices == nil and (is == nil and 0 or is.used) or rare.rare_fields.slicesText(slices)
+      size = size + 2
+      if was == nil or slices ~= nil or was.slices ~= nil or was.endsAtMs ~= endsAtMs then
+        changes[size + 1] = fields[at + 1 + 1]
+        changes[size + 1 + 1] = slices == nil and endsAtMs or slices.startsAtMs
+        size = size + 2
+        if was == nil or endsAtMs > was.endsAtMs then
+          isLasting = true
+        end
+      end
+    end
+    at = at + 2
+  end
+  if before.strikes ~= after.strikes or before.ban ~= after.ban or before.leases ~= after.leases or before.tickets ~= after.tickets then
+    lastMs = math.max(
+      lastMs,
+      rare.rare_fields.writeRare(changes, before, after)
+    )
+    isLasting = true
+  end
+  if #changes == 0 then
+    return nil
+  end
+  local written = redis.pcall(
+    "HSET",
+    key,
+    unpack(changes)
+  )
+  if type(written) ~= "number" then
+    return written
+  end
+  if isLasting then
+    local ____after_2 = after
+    local strikes = ____after_2.strikes
+    local ban = ____after_2.ban
+    if strikes ~= nil then
+      lastMs = math.max(lastMs, strikes.endsAtMs)
+    end
+    if ban ~= nil then
+      lastMs = math.max(lastMs, ban.untilMs + (bans == nil and 0 or bans.forgetMs))
+    end
+    if lastMs > nowMs + redis.call("PTTL", key) then
+      redis.call("PEXPIREAT", key, lastMs)
+    end
+  end
+  return nil
+end
+end
+local changes_topUpInForce, changes_MAX_TOP_UP_NOTES, changes_lift, changes_banned, changes_topUpRefusal, changes_withTopUp, changes_undone, changes_resetUsage
+do
+local copyOf, withWindow, topUpsBeside, notesInForce, endOf, notesWith, hasOwnEnd, setNotes
+function copyOf(state)
+  local ____state_25 = state
+  local windows = ____state_25.windows
+  local strikes = ____state_25.strikes
+  local ban = ____state_25.ban
+  local topUps = ____state_25.topUps
+  local topUpNotes = ____state_25.topUpNotes
+  local leases = ____state_25.leases
+  local tickets = ____state_25.tickets
+  return {
+    windows = windows,
+    strikes = strikes,
+    ban = ban,
+    topUps = topUps,
+    topUpNotes = topUpNotes,
+    leases = leases,
+    tickets = tickets
+  }
+end
+function withWindow(windows, window, used, endsAtMs)
+  local copy = rare.counting.copyOfWindows(windows)
+  copy[window] = {used = used, endsAtMs = endsAtMs}
+  return copy
+end
+--- What operators have added to the limit of a window, if it has not ended.
+function changes_topUpInForce(state, window, nowMs)
+  local ____opt_26 = state.topUps
+  local topUp = ____opt_26 and ____opt_26[window]
+  return topUp ~= nil and nowMs < topUp.untilMs and topUp or nil
+end
+function topUpsBeside(state, without, nowMs)
+  local others
+  if state.topUps == nil then
+    return nil
+  end
+  for name in pairs(state.topUps) do
+    local window = name
+    local topUp = changes_topUpInForce(state, window, nowMs)
+    if window ~= without and topUp ~= nil then
+      if others == nil then
+        others = {}
+      end
+      others[window] = topUp
+    end
+  end
+  return others
+end
+function notesInForce(state, nowMs)
+  local notes = {}
+  local ____all = state.topUpNotes or ({}) for ____i = 1, #____all do local note = ____all[____i]
+    if nowMs < note.untilMs then
+      notes[#notes + 1] = note
+    end
+  end
+  return notes
+end
+function endOf(state, limit, nowMs, terms)
+  if (terms and terms.untilMs) ~= nil then
+    return terms.untilMs
+  end
+  if limit.slices ~= nil then
+    return nowMs + limit.lengthMs
+  end
+  local open = rare.counting.presentCount(state.windows[limit.window], limit, nowMs).count
+  return open == nil and rare.counting.endIfOpened(limit, nowMs) or open.endsAtMs
+end
+function notesWith(before, window, untilMs, amount, atMs, terms)
+  local ofWindow = 0
+  local ____all = before for ____i = 1, #____all do local note = ____all[____i]
+    if note.window == window then
+      ofWindow = ofWindow + 1
+    end
+  end
+  local isFull = terms ~= nil and ofWindow >= changes_MAX_TOP_UP_NOTES
+  local notes = {}
+  local ____all = before for ____i = 1, #____all do local note = ____all[____i]
+    local id = note.id
+    local isOwn = note.hasOwnEnd
+    local reason = note.reason
+    if note.window ~= window then
+      notes[#notes + 1] = note
+    elseif isFull then
+      isFull = false
+    else
+      notes[#notes + 1] = {
+        id = id,
+        window = window,
+        amount = note.amount,
+        atMs = note.atMs,
+        untilMs = untilMs,
+        hasOwnEnd = isOwn,
+        reason = reason
+      }
+    end
+  end
+  if terms ~= nil then
+    local ____terms_30 = terms
+    local id = ____terms_30.id
+    local reason = ____terms_30.reason
+    if reason == nil then
+      reason = ""
+    end
+    notes[#notes + 1] = {
+      id = id,
+      window = window,
+      amount = amount,
+      atMs = atMs,
+      untilMs = untilMs,
+      hasOwnEnd = hasOwnEnd(before, window, terms),
+      reason = reason
+    }
+  end
+  return notes
+end
+function hasOwnEnd(notes, window, terms)
+  if (terms and terms.untilMs) ~= nil then
+    return true
+  end
+  local ____all = notes for ____i = 1, #____all do local note = ____all[____i]
+    if note.window == window and note.hasOwnEnd then
+      return true
+    end
+  end
+  return false
+end
+function setNotes(state, notes)
+  local ____state_34 = state
+  local ____temp_33
+  if #notes == 0 then
+    ____temp_33 = nil
+  else
+    ____temp_33 = notes
+  end
+  ____state_34.topUpNotes = ____temp_33
+end
+--- How many top-ups of a window an account keeps one by one. The amounts of older ones stay in its sum.
+changes_MAX_TOP_UP_NOTES = 50
+local NOTHING = {amount = 0, untilMs = 0}
+--- The state after an operator has lifted the ban: strikes cleared, the rung taken back (contract section 1).
+function changes_lift(state, nowMs)
+  local ____state_0 = state
+  local ban = ____state_0.ban
+  if ban == nil or nowMs >= ban.untilMs then
+    return state
+  end
+  local left = copyOf(state)
+  left.strikes = nil
+  local ____temp_1
+  if ban.number == 1 then
+    ____temp_1 = nil
+  else
+    ____temp_1 = rare.refusing.withEnd(ban, ban.number - 1, nowMs)
+  end
+  left.ban = ____temp_1
+  return left
+end
+--- The state with a ban of another account that is in force at `nowMs`, unless it has one that ends later.
+function changes_banned(state, ban, nowMs)
+  if nowMs >= ban.untilMs or state.ban ~= nil and state.ban.untilMs >= ban.untilMs then
+    return state
+  end
+  local changed = copyOf(state)
+  changed.ban = ban
+  return changed
+end
+--- Why the rules refuse a top-up; undefined if they do not.
+-- 
+-- @param mostLimit the largest that a limit may be
+function changes_topUpRefusal(state, limit, amount, nowMs, mostLimit, terms)
+  local ____limit_2 = limit
+  local window = ____limit_2.window
+  local before = changes_topUpInForce(state, window, nowMs)
+  if (terms and terms.untilMs) ~= nil and nowMs >= terms.untilMs then
+    return "past"
+  end
+  if amount > mostLimit - limit.limit - (before and before.amount or 0) then
+    return "too-much"
+  end
+  local isBound = hasOwnEnd(
+    notesInForce(state, nowMs),
+    window,
+    terms
+  )
+  if before ~= nil and isBound and before.untilMs ~= endOf(state, limit, nowMs, terms) then
+    return "other-end"
+  end
+  return nil
+end
+--- Adds `amount` to the limit of a window until that window ends (contract section 3), or until the end in `terms`. A fixed or
+-- calendar window that is not open opens now. A sliding window has no end, so the amount stays for one length. A further top-up of
+-- the same window adds to the first, and both stay until the later end; but the store keeps an end that an operator has named.
+-- 
+-- The sum is bounded by the largest limit and refused in no case, whatever its end: `topUpRefusal` says before whether it should be.
+-- 
+-- @param amount whole number from 1
+-- @returns the sum of the window, and the end that this top-up asked for
+function changes_withTopUp(state, limit, amount, nowMs, mostLimit, terms)
+  local ____limit_7 = limit
+  local window = ____limit_7.window
+  local before = changes_topUpInForce(state, window, nowMs) or NOTHING
+  local endsAtMs = endOf(state, limit, nowMs, terms)
+  local sum = math.min(before.amount + amount, mostLimit - limit.limit)
+  local topUp = {
+    amount = sum,
+    untilMs = math.max(before.untilMs, endsAtMs)
+  }
+  local changed = copyOf(state)
+  if limit.slices == nil and (terms and terms.untilMs) == nil then
+    local ____opt_10 = rare.counting.presentCount(state.windows[window], limit, nowMs).count
+    local used = ____opt_10 and ____opt_10.used or 0
+    changed.windows = withWindow(state.windows, window, used, endsAtMs)
+  end
+  local topUps = topUpsBeside(state, window, nowMs) or ({})
+  topUps[window] = topUp
+  changed.topUps = topUps
+  setNotes(
+    changed,
+    notesWith(
+      notesInForce(state, nowMs),
+      window,
+      topUp.untilMs,
+      amount,
+      nowMs,
+      terms
+    )
+  )
+  return {topUp = topUp, endsAtMs = endsAtMs, state = changed}
+end
+--- Takes back what operators added to the limit of a window. What was counted stays.
+-- 
+-- @param id of one top-up; left out: all of the window that are in force
+-- @returns undefined if no such top-up is in force
+function changes_undone(state, window, id, nowMs)
+  local before = changes_topUpInForce(state, window, nowMs)
+  local kept = {}
+  local meant = 0
+  local ____all = notesInForce(state, nowMs) for ____i = 1, #____all do local note = ____all[____i]
+    if note.window == window and (id == nil or note.id == id) then
+      meant = meant + note.amount
+    else
+      kept[#kept + 1] = note
+    end
+  end
+  if before == nil or id ~= nil and meant == 0 then
+    return nil
+  end
+  local amount = id == nil and before.amount or math.min(meant, before.amount)
+  local left = before.amount - amount
+  local untilMs = before.untilMs
+  local changed = copyOf(state)
+  changed.topUps = topUpsBeside(state, window, nowMs)
+  if left > 0 then
+    local topUps = changed.topUps or ({})
+    topUps[window] = {amount = left, untilMs = untilMs}
+    changed.topUps = topUps
+  end
+  setNotes(changed, kept)
+  return {undone = {amount = amount, left = left, untilMs = untilMs}, state = changed}
+end
+--- Sets what was counted in some windows to nothing, and clears the strikes. Top-ups and a ban stay, and a fixed or calendar
+-- window keeps its end.
+-- 
+-- @param upToMs what counts for longer stays; left out: nothing does
+-- @returns also what had been counted, for each window, and until when the last of it would have counted
+function changes_resetUsage(state, names, nowMs, upToMs)
+  local windows = state.windows
+  local endsAtMs = nowMs
+  local used = {}
+  local ____all = names for ____i = 1, #____all do local window = ____all[____i]
+    local count = state.windows[window]
+    local lengthMs = rare.counting.WINDOW_MS[window]
+    local ____counting_presentCount_18 = rare.counting.presentCount
+    local ____window_16 = window
+    local ____lengthMs_17 = lengthMs
+    local ____opt_12 = count and count.slices
+    local present = ____counting_presentCount_18(count, {window = ____window_16, lengthMs = ____lengthMs_17, limit = 0, slices = ____opt_12 and ____opt_12.per}, nowMs).count
+    used[window] = present and present.used or 0
+    if count ~= nil and nowMs < count.endsAtMs then
+      if count.slices == nil then
+        endsAtMs = math.max(endsAtMs, count.endsAtMs)
+        if upToMs == nil or count.endsAtMs <= upToMs then
+          windows = withWindow(windows, window, 0, count.endsAtMs)
+        end
+      else
+        endsAtMs = math.max(endsAtMs, present and present.endsAtMs or 0)
+        local others = rare.counting.withoutWindow(windows, window)
+        local ____temp_23
+        if present == nil or upToMs == nil then
+          ____temp_23 = nil
+        else
+          ____temp_23 = rare.counting.leavingAfter(present, lengthMs, upToMs)
+        end
+        local later = ____temp_23
+        if later ~= nil then
+          others[window] = later
+        end
+        windows = others
+      end
+    end
+  end
+  local ____state_24 = state
+  local strikes = ____state_24.strikes
+  local struck = strikes ~= nil and nowMs < strikes.endsAtMs and strikes.count or 0
+  local changed = copyOf(state)
+  changed.windows = windows
+  changed.strikes = nil
+  changed.leases = nil
+  return {used = used, strikes = struck, endsAtMs = endsAtMs, state = changed}
+end
+end
+local once_lastEndMs, once_madeBefore, once_remember
+do
+--- The end that a change had which is repeated after a failover, Unix milliseconds; undefined if it is made for the first time.
+once_lastEndMs = tonumber(ARGV[2])
+--- The reply if a change was made under this id; else undefined.
+function once_madeBefore()
+  local made = redis.call("GET", KEYS[2])
+  if made == false then
+    return nil
+  end
+  local words = string.match(made, "^(.*) %d+$")
+  local endsAtMs = string.match(made, " (%d+)$")
+  if words == nil or endsAtMs == nil then
+    return nil
+  end
+  redis.call("PEXPIRE", KEYS[2], ARGV[3])
+  return words == ARGV[1] and ({
+    "repeated",
+    tonumber(endsAtMs)
+  }) or ({"reused"})
+end
+function once_remember(endsAtMs)
+  redis.call(
+    "SET",
+    KEYS[2],
+    string.format("%s %d", ARGV[1], endsAtMs),
+    "PX",
+    ARGV[3]
+  )
+end
+end
+local window_fields_WINDOWS, window_fields_windowFields, window_fields_unlimited
+do
+--- As WINDOWS of the model. Stored texts number them from 1.
+window_fields_WINDOWS = {
+  "second",
+  "minute",
+  "hour",
+  "day",
+  "week",
+  "month"
+}
+local FIELDS = {
+  second = {"s", "S"},
+  minute = {"m", "M"},
+  hour = {"h", "H"},
+  day = {"d", "D"},
+  week = {"k", "K"},
+  month = {"n", "N"}
+}
+--- The fields of some windows: two for each, what was counted and its end (stored-account.ts).
+function window_fields_windowFields(windows)
+  local fields = {}
+  local ____all = windows for ____i = 1, #____all do local window = ____all[____i]
+    fields[#fields + 1] = FIELDS[window][1]
+    fields[#fields + 1] = FIELDS[window][2]
+  end
+  return fields
+end
+--- Windows without a limit, of fixed kind.
+function window_fields_unlimited(windows)
+  local limits = {}
+  local ____all = windows for ____i = 1, #____all do local window = ____all[____i]
+    limits[#limits + 1] = {window = window, lengthMs = rare.counting.WINDOW_MS[window], limit = 0}
+  end
+  return limits
+end
+end
+local top_up_fields_loadToppedUp, top_up_fields_saveToppedUp
+do
+local notesIn, noteIn, keepWords, windowsOf, numberOf
+function notesIn(text)
+  local words = {}
+  local next = string.gmatch(text, "%S+")
+  do
+    local word = next()
+    while word ~= nil do
+      words[#words + 1] = word
+      word = next()
+    end
+  end
+  local notes = {}
+  local at = 0
+  while at + 7 <= #words do
+    local note = noteIn(words, at)
+    if note ~= nil then
+      notes[#notes + 1] = note
+    end
+    at = at + (note == nil and 1 or 7)
+  end
+  return notes
+end
+function noteIn(words, at)
+  local window = window_fields_WINDOWS[whole_number_wholeIn(words[at + 1 + 1]) or 0]
+  local amount = whole_number_wholeIn(words[at + 2 + 1])
+  local untilMs = whole_number_wholeIn(words[at + 3 + 1])
+  local own = words[at + 4 + 1]
+  local atMs = whole_number_wholeIn(words[at + 5 + 1])
+  local reason = string.match(words[at + 6 + 1], "^=(.*)$")
+  if window == nil or amount == nil or untilMs == nil then
+    return nil
+  end
+  if atMs == nil or reason == nil or own ~= "0" and own ~= "1" then
+    return nil
+  end
+  return {
+    id = words[at + 1],
+    window = window,
+    amount = amount,
+    untilMs = untilMs,
+    hasOwnEnd = own == "1",
+    atMs = atMs,
+    reason = reason
+  }
+end
+function keepWords(key, field, words)
+  if #words == 0 then
+    redis.call("HDEL", key, field)
+  else
+    redis.call(
+      "HSET",
+      key,
+      field,
+      table.concat(words, " ")
+    )
+  end
+end
+function windowsOf(limits)
+  local windows = {}
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    windows[#windows + 1] = window
+  end
+  return windows
+end
+function numberOf(window)
+  local number = 1
+  while window_fields_WINDOWS[number] ~= window do
+    number = number + 1
+  end
+  return number
+end
+--- An account as far as top-ups of the windows of `limits` need it.
+function top_up_fields_loadToppedUp(key, limits)
+  local fields = window_fields_windowFields(windowsOf(limits))
+  fields[#fields + 1] = "t"
+  fields[#fields + 1] = "T"
+  local values = redis.pcall(
+    "HMGET",
+    key,
+    unpack(fields)
+  )
+  local err = values.err
+  if err ~= nil then
+    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or stored_account_FOREIGN
+  end
+  local windows = stored_account_windowsIn(values, limits)
+  if windows == nil then
+    return stored_account_FOREIGN
+  end
+  local account = {windows = windows}
+  local sums = values[2 * #limits + 1]
+  if not rare.rare_fields.readRare(account, key, {
+    false,
+    false,
+    false,
+    false,
+    false,
+    sums,
+    false
+  }, 0) then
+    return stored_account_FOREIGN
+  end
+  local notes = values[2 * #limits + 1 + 1]
+  if notes ~= false then
+    account.topUpNotes = notesIn(notes)
+  end
+  return account
+end
+--- Writes top-ups, and what has changed in the windows of `limits`.
+-- 
+-- @returns an error of the store
+function top_up_fields_saveToppedUp(key, limits, before, after)
+  local ____error = stored_account_saveAccount(
+    key,
+    {
+      fields = window_fields_windowFields(windowsOf(limits)),
+      limits = limits
+    },
+    before,
+    after,
+    nil,
+    store_clock_nowMs
+  )
+  if ____error ~= nil then
+    return ____error
+  end
+  local sums = {}
+  local lastMs = 0
+  local ____all = window_fields_WINDOWS for ____i = 1, #____all do local window = ____all[____i]
+    local ____opt_0 = after.topUps
+    local topUp = ____opt_0 and ____opt_0[window]
+    if topUp ~= nil then
+      sums[#sums + 1] = string.format(
+        "%d %d %d",
+        numberOf(window),
+        topUp.amount,
+        topUp.untilMs
+      )
+      lastMs = math.max(lastMs, topUp.untilMs)
+    end
+  end
+  local notes = {}
+  local ____all = after.topUpNotes or ({}) for ____i = 1, #____all do local ____value = ____all[____i]
+    local id = ____value.id
+    local window = ____value.window
+    local amount = ____value.amount
+    local untilMs = ____value.untilMs
+    local hasOwnEnd = ____value.hasOwnEnd
+    local atMs = ____value.atMs
+    local reason = ____value.reason
+    local own = hasOwnEnd and 1 or 0
+    notes[#notes + 1] = string.format(
+      "%s %d %d %d %d %d =%s",
+      id,
+      numberOf(window),
+      amount,
+      untilMs,
+      own,
+      atMs,
+      reason
+    )
+  end
+  keepWords(key, "t", sums)
+  keepWords(key, "T", notes)
+  if lastMs > store_clock_nowMs + redis.call("PTTL", key) then
+    redis.call("PEXPIREAT", key, lastMs)
+  end
+  return nil
+end
+end
+setmetatable(rare, {__index = function(_, name)
+if name == "counting" then
+local exports = {slicedCount = false, WINDOW_MS = false, endIfOpened = false, presentCount = false, countIn = false, placeOf = false, givenBack = false, fitsAtMs = false, nextEndMs = false, withoutWindow = false, copyOfWindows = false, leavingAfter = false}
+local countInSlices, oneSlice, presentSlices, goneBy, withoutFirst, copyFrom, leavesAtMs, boundary
+function countInSlices(count, limit, nowMs, spent)
+  if (count and count.slices) == nil then
+    return oneSlice(limit, nowMs, spent)
+  end
+  local ____count_slices_3 = count.slices
+  local per = ____count_slices_3.per
+  local startsAtMs = ____count_slices_3.startsAtMs
+  local first = ____count_slices_3.first
+  local counts = ____count_slices_3.counts
+  local at = math.ceil((nowMs - startsAtMs + 1) * per / limit.lengthMs) - 1 - first
+  local counted = copyFrom(counts, 0)
+  while #counted <= at do
+    counted[#counted + 1] = 0
+  end
+  counted[at + 1] = counted[at + 1] + spent
+  return exports.slicedCount({per = per, startsAtMs = startsAtMs, first = first, counts = counted}, limit.lengthMs)
+end
+--- Slices as a store keeps them, with the total and the end of the count.
+function exports.slicedCount(slices, lengthMs)
+  local used = 0
+  local ____all = slices.counts for ____i = 1, #____all do local count = ____all[____i]
+    used = used + count
+  end
+  return {
+    used = used,
+    endsAtMs = leavesAtMs(slices, #slices.counts - 1, lengthMs),
+    slices = slices
+  }
+end
+function oneSlice(limit, nowMs, used)
+  return exports.slicedCount({per = limit.slices, startsAtMs = nowMs, first = 0, counts = {used}}, limit.lengthMs)
+end
+function presentSlices(count, slices, lengthMs, nowMs)
+  local ____slices_6 = slices
+  local per = ____slices_6.per
+  local first = ____slices_6.first
+  local counts = ____slices_6.counts
+  local size = #counts
+  local backMs = math.max(
+    slices.startsAtMs + boundary(first + size - 1, lengthMs, per) - nowMs,
+    0
+  )
+  local moved = backMs == 0 and slices or ({per = per, startsAtMs = slices.startsAtMs - backMs, first = first, counts = counts})
+  local gone = goneBy(moved, lengthMs, nowMs)
+  if gone == size then
+    return {backMs = backMs}
+  end
+  if gone == 0 and backMs == 0 then
+    return {count = count, backMs = backMs}
+  end
+  return {
+    count = withoutFirst(moved, gone, lengthMs),
+    backMs = backMs
+  }
+end
+function goneBy(slices, lengthMs, atMs)
+  local ____slices_8 = slices
+  local counts = ____slices_8.counts
+  local gone = 0
+  while gone < #counts and (counts[gone + 1] == 0 or leavesAtMs(slices, gone, lengthMs) <= atMs) do
+    gone = gone + 1
+  end
+  return gone
+end
+function withoutFirst(slices, gone, lengthMs)
+  local ____slices_9 = slices
+  local per = ____slices_9.per
+  local counts = ____slices_9.counts
+  local number = slices.first + gone
+  local first = number % per
+  local startsAtMs = slices.startsAtMs + (number - first) / per * lengthMs
+  return exports.slicedCount(
+    {
+      per = per,
+      startsAtMs = startsAtMs,
+      first = first,
+      counts = copyFrom(counts, gone)
+    },
+    lengthMs
+  )
+end
+function copyFrom(counts, first)
+  local copy = {}
+  do
+    local i = first
+    while i < #counts do
+      copy[#copy + 1] = counts[i + 1]
+      i = i + 1
+    end
+  end
+  return copy
+end
+function leavesAtMs(slices, i, lengthMs)
+  return slices.startsAtMs + lengthMs + boundary(slices.first + i + 1, lengthMs, slices.per)
+end
+function boundary(index, lengthMs, per)
+  return math.floor(index * lengthMs / per)
+end
+--- How long a window lasts, milliseconds; of a month the longest.
+exports.WINDOW_MS = {
+  second = 1000,
+  minute = 60000,
+  hour = 3600000,
+  day = 86400000,
+  week = 604800000,
+  month = 2678400000
+}
+--- When a window ends that opens at `nowMs`.
+function exports.endIfOpened(limit, nowMs)
+  if limit.instants ~= nil then
+    local ____all = limit.instants for ____i = 1, #____all do local instant = ____all[____i]
+      if nowMs < instant then
+        return instant
+      end
+    end
+  end
+  return nowMs + limit.lengthMs + (limit.slices == nil and 0 or boundary(1, limit.lengthMs, limit.slices))
+end
+--- The part of a count that still counts at `nowMs` under a limit, whose kind may have changed since. If the clock was set back, the
+-- count moves back by `backMs`, so that it lasts no longer than a window that opens now.
+-- 
+-- A fixed count becomes one slice of the present, because the time of each request in it is unknown. The slices of a sliding count
+-- become one count that ends when the oldest of them leaves, which is no later than any Retry-After has promised.
+function exports.presentCount(count, limit, nowMs)
+  if count == nil or nowMs >= count.endsAtMs then
+    return {backMs = 0}
+  end
+  local ____limit_0 = limit
+  local lengthMs = ____limit_0.lengthMs
+  if limit.slices ~= nil then
+    if count.slices == nil then
+      return {
+        count = oneSlice(limit, nowMs, count.used),
+        backMs = math.max(count.endsAtMs - nowMs - lengthMs, 0)
+      }
+    end
+    local present = presentSlices(count, count.slices, lengthMs, nowMs)
+    if present.count == nil or count.slices.per == limit.slices then
+      return present
+    end
+    return {
+      count = oneSlice(limit, nowMs, present.count.used),
+      backMs = present.backMs
+    }
+  end
+  local latestMs = exports.endIfOpened(limit, nowMs)
+  if count.slices == nil then
+    local backMs = math.max(count.endsAtMs - latestMs, 0)
+    return {count = backMs == 0 and count or ({used = count.used, endsAtMs = latestMs}), backMs = backMs}
+  end
+  local present = presentSlices(count, count.slices, lengthMs, nowMs)
+  local sliced = present.count
+  if sliced == nil then
+    return present
+  end
+  local oldestMs = leavesAtMs(sliced.slices, 0, lengthMs)
+  return {
+    count = {
+      used = sliced.used,
+      endsAtMs = math.min(oldestMs, latestMs)
+    },
+    backMs = present.backMs
+  }
+end
+--- The count after `spent` more at `nowMs`.
+-- 
+-- @param count a present one; undefined if the window is not open
+function exports.countIn(count, limit, nowMs, spent)
+  if limit.slices ~= nil then
+    return countInSlices(count, limit, nowMs, spent)
+  end
+  if count == nil then
+    return {
+      used = spent,
+      endsAtMs = exports.endIfOpened(limit, nowMs)
+    }
+  end
+  return {used = count.used + spent, endsAtMs = count.endsAtMs}
+end
+--- Where a count keeps what was counted last: when that ceases to count, Unix milliseconds. It stays the same while the count is
+-- open, unless an operator sets the clock back or changes the kind of the window.
+function exports.placeOf(count)
+  return count.endsAtMs
+end
+--- The count after some of it was given back at its place (`placeOf`); the same object if that place is gone, so that the store gives
+-- nothing back twice or to somebody else's time. Undefined if nothing is left.
+-- 
+-- @param count a present one
+function exports.givenBack(count, limit, place, amount)
+  if count.slices == nil then
+    if count.endsAtMs ~= place then
+      return count
+    end
+    return {
+      used = math.max(count.used - amount, 0),
+      endsAtMs = place
+    }
+  end
+  local ____count_slices_4 = count.slices
+  local per = ____count_slices_4.per
+  local startsAtMs = ____count_slices_4.startsAtMs
+  local first = ____count_slices_4.first
+  local counts = ____count_slices_4.counts
+  local at = -1
+  do
+    local i = 0
+    while i < #counts do
+      if leavesAtMs(count.slices, i, limit.lengthMs) == place then
+        at = i
+      end
+      i = i + 1
+    end
+  end
+  if at < 0 then
+    return count
+  end
+  local left = copyFrom(counts, 0)
+  left[at + 1] = math.max(left[at + 1] - amount, 0)
+  while #left > 0 and left[#left] == 0 do
+    table.remove(left)
+  end
+  if #left == 0 then
+    return nil
+  end
+  local gone = 0
+  while left[gone + 1] == 0 do
+    gone = gone + 1
+  end
+  return withoutFirst({per = per, startsAtMs = startsAtMs, first = first, counts = left}, gone, limit.lengthMs)
+end
+--- The first instant at which a request of `cost` fits, if the store counts nothing else: for a sliding window when enough slices
+-- have left, for others the end of the window. If it never fits, when the window is empty.
+function exports.fitsAtMs(count, limit, cost)
+  local ____count_5 = count
+  local slices = ____count_5.slices
+  if slices == nil then
+    return count.endsAtMs
+  end
+  local used = count.used
+  do
+    local i = 0
+    while i < #slices.counts do
+      local left = slices.counts[i + 1]
+      if left > 0 then
+        local atMs = leavesAtMs(slices, i, limit.lengthMs)
+        used = used - left
+        local hasTopUpEnded = limit.topUp ~= nil and atMs >= limit.topUp.untilMs
+        if used + cost <= limit.limit - (hasTopUpEnded and limit.topUp.amount or 0) then
+          return atMs
+        end
+      end
+      i = i + 1
+    end
+  end
+  return count.endsAtMs
+end
+--- When the next part of a count ceases to count: the oldest slice of a sliding window, or the whole count of another window.
+function exports.nextEndMs(count, lengthMs)
+  return count.slices == nil and count.endsAtMs or leavesAtMs(count.slices, 0, lengthMs)
+end
+--- The windows without one of them.
+function exports.withoutWindow(windows, gone)
+  local left = {}
+  for name in pairs(windows) do
+    local window = name
+    if window ~= gone then
+      left[window] = windows[window]
+    end
+  end
+  return left
+end
+function exports.copyOfWindows(windows)
+  local copy = {}
+  for name in pairs(windows) do
+    copy[name] = windows[name]
+  end
+  return copy
+end
+--- What of a sliding count still counts after `atMs`, which may be in the future; undefined if nothing does.
+function exports.leavingAfter(count, lengthMs, atMs)
+  local slices = count.slices
+  local gone = goneBy(slices, lengthMs, atMs)
+  local ____temp_7
+  if gone == #slices.counts then
+    ____temp_7 = nil
+  else
+    ____temp_7 = withoutFirst(slices, gone, lengthMs)
+  end
+  return ____temp_7
+end
+rare.counting = exports
+return exports
+elseif name == "refusing" then
+local exports = {withEnd = false, banLengthMs = false, currentBan = false, keepStrikes = false, isStrike = false, strike = false}
+local withoutBudget, hasBudget, lastRefusing
+--- The ban with another number and end.
+function exports.withEnd(ban, number, untilMs)
+  local ____ban_0 = ban
+  local window = ____ban_0.window
+  local budget = ____ban_0.budget
+  return budget == nil and ({number = number, untilMs = untilMs, window = window}) or ({number = number, untilMs = untilMs, window = window, budget = budget})
+end
+function withoutBudget(ban)
+  return {number = ban.number, untilMs = ban.untilMs, window = ban.window}
+end
+function hasBudget(budgets, name)
+  local ____all = budgets for ____i = 1, #____all do local budget = ____all[____i]
+    if budget.name == name then
+      return true
+    end
+  end
+  return false
+end
+function lastRefusing(decision, budgets)
+  local budget = budgets[1].name
+  local window = "second"
+  local fitsAtMs = 0
+  do
+    local i = 0
+    while i < #budgets do
+      local ____budgets_index_5 = budgets[i + 1]
+      local name = ____budgets_index_5.name
+      local limits = ____budgets_index_5.limits
+      local ____decision_accounts_index_6 = decision.accounts[i + 1]
+      local windows = ____decision_accounts_index_6.windows
+      local needed = charging_roomOf(charging_chargeOf(budgets[i + 1], decision.cost, decision.amounts))
+      local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
+        local open = windows[limit.window]
+        if limit.limit - (open == nil and 0 or open.used) < needed then
+          local atMs = open == nil and 0 or rare.counting.fitsAtMs(open, limit, needed)
+          if atMs >= fitsAtMs then
+            budget = name
+            window = limit.window
+            fitsAtMs = atMs
+          end
+        end
+      end
+      i = i + 1
+    end
+  end
+  return {budget = budget, window = window, fitsAtMs = fitsAtMs}
+end
+--- The length of the `number`-th ban in milliseconds. Multiplied step by step, so that Lua gets the same bits.
+function exports.banLengthMs(rule, number)
+  if rule.factor == 1 then
+    return math.min(rule.firstMs, rule.longestMs)
+  end
+  local length = rule.firstMs
+  do
+    local i = 1
+    while i < number and length < rule.longestMs do
+      length = length * rule.factor
+      i = i + 1
+    end
+  end
+  return math.min(
+    math.floor(length),
+    rule.longestMs
+  )
+end
+--- The ban that is in force at `nowMs` or that the store remembers for its number.
+-- 
+-- @param rule absent: the account has no bans under the present plan
+-- @param isRead whether the caller only reads the state, so that the store keeps no end that is made of the present
+function exports.currentBan(stored, rule, nowMs, budgets, isRead)
+  local ban = (stored.budget == nil or hasBudget(budgets, stored.budget)) and stored or withoutBudget(stored)
+  if rule == nil then
+    return nowMs < ban.untilMs and ban or nil
+  end
+  if nowMs >= ban.untilMs + rule.forgetMs then
+    return nil
+  end
+  if isRead or nowMs >= ban.untilMs then
+    return ban
+  end
+  local latestMs = nowMs + exports.banLengthMs(rule, ban.number)
+  return ban.untilMs > latestMs and exports.withEnd(ban, ban.number, latestMs) or ban
+end
+--- Gives the account that is struck the strikes that it still has. Strikes end with the window that refused. If the clock was set back by at
+-- least `backMs`, according to the windows, the end of the strikes moves back by the same amount. Otherwise a client that waits for the
+-- end of the window would be banned for strikes of the window before.
+function exports.keepStrikes(before, accounts, rule, nowMs, backMs)
+  local ____rule_1 = rule
+  local bans = ____rule_1.bans
+  local bansIn = ____rule_1.bansIn
+  local ____opt_2 = before[bansIn + 1]
+  local strikes = ____opt_2 and ____opt_2.strikes
+  if strikes == nil or bans == nil then
+    return
+  end
+  local endsAtMs = math.min(strikes.endsAtMs - backMs, nowMs + bans.withinMs)
+  if nowMs >= endsAtMs then
+    return
+  end
+  accounts[bansIn + 1].strikes = endsAtMs == strikes.endsAtMs and strikes or ({count = strikes.count, endsAtMs = endsAtMs})
+end
+--- Whether the refusal of a request is a strike: one that waiting could have avoided.
+function exports.isStrike(budgets, rule, cost, amounts)
+  if rule.bans == nil then
+    return false
+  end
+  local ____all = budgets for ____i = 1, #____all do local budget = ____all[____i]
+    local needed = charging_roomOf(charging_chargeOf(budget, cost, amounts))
+    local ____all = budget.limits for ____i = 1, #____all do local ____value = ____all[____i]
+      local limit = ____value.limit
+      if limit < needed then
+        return false
+      end
+    end
+  end
+  return true
+end
+--- Counts the refused requests as strikes, or imposes the ban that they lead to.
+function exports.strike(decision, budgets, rule)
+  local ____decision_4 = decision
+  local nowMs = ____decision_4.nowMs
+  local n = ____decision_4.n
+  local admitted = ____decision_4.admitted
+  local bans = rule.bans
+  local struck = decision.accounts[rule.bansIn + 1]
+  local last = lastRefusing(decision, budgets)
+  local before = struck.strikes == nil and 0 or struck.strikes.count
+  local total = before + n - admitted
+  if total < bans.after then
+    local latestMs = struck.strikes == nil and nowMs + bans.withinMs or struck.strikes.endsAtMs
+    struck.strikes = {
+      count = total,
+      endsAtMs = math.min(latestMs, last.fitsAtMs)
+    }
+    return
+  end
+  local number = (struck.ban == nil and 0 or struck.ban.number) + 1
+  local untilMs = nowMs + exports.banLengthMs(bans, number)
+  local window = last.window
+  local budget = last.budget
+  struck.ban = budget == "" and ({number = number, untilMs = untilMs, window = window}) or ({number = number, untilMs = untilMs, window = window, budget = budget})
+  struck.strikes = nil
+  decision.bannedFrom = admitted + math.max(bans.after - before - 1, 0)
+  decision.imposesBan = true
+end
+rare.refusing = exports
+return exports
+elseif name == "leasing" then
+local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, RETURN_WITHIN_MS = false, takeBack = false, decideWithLeases = false}
+local knownLeases, unreturnedUnits, giveBack, mayHelp, lend, hasRoomForLease, HOUR_MS, MIN_LEASE_MS, SHARE, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
+function knownLeases(account, nowMs)
+  local known = {}
+  if account.leases == nil then
+    return known
+  end
+  local latestMs = nowMs + exports.MAX_LEASE_MS
+  local ____all = account.leases for ____i = 1, #____all do local lease = ____all[____i]
+    local id = lease.id
+    local units = lease.units
+    local endsAtMs = lease.endsAtMs
+    if nowMs < endsAtMs + KNOWN_FOR_MS and endsAtMs <= latestMs + MAX_AHEAD_MS then
+      known[#known + 1] = endsAtMs > latestMs and ({id = id, units = units, endsAtMs = latestMs}) or lease
+    end
+  end
+  return known
+end
+--- The leases of an account after a recall; undefined if nothing is lent, or what is lent was recalled a moment ago.
+function exports.recalled(account, nowMs)
+  local lent = {}
+  local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local lease = ____all[____i]
+    if lease.units ~= 0 then
+      lent[#lent + 1] = lease
+    elseif lease.endsAtMs > nowMs + exports.MAX_LEASE_MS - RECALL_EVERY_MS then
+      return nil
+    end
+  end
+  if #lent == 0 then
+    return nil
+  end
+  lent[#lent + 1] = {id = 0, units = 0, endsAtMs = nowMs + exports.MAX_LEASE_MS}
+  return lent
+end
+function unreturnedUnits(account, nowMs)
+  local sum = 0
+  local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local ____value = ____all[____i]
+    local units = ____value.units
+    local endsAtMs = ____value.endsAtMs
+    if units > 0 and nowMs < endsAtMs + exports.RETURN_WITHIN_MS then
+      sum = sum + units
+    end
+  end
+  return sum
+end
+--- For how long a request may wait for units of this account, milliseconds; 0 if the store has lent none.
+function exports.waitFor(account, nowMs)
+  local longest = 0
+  local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local ____value = ____all[____i]
+    local units = ____value.units
+    local endsAtMs = ____value.endsAtMs
+    if units ~= 0 then
+      longest = math.max(longest, endsAtMs + exports.RETURN_WITHIN_MS - nowMs)
+    end
+  end
+  return longest
+end
+function giveBack(account, budget, places, units)
+  local windows = rare.counting.copyOfWindows(account.windows)
+  do
+    local j = 0
+    while j < #budget.limits do
+      local limit = budget.limits[j + 1]
+      local count = windows[limit.window]
+      if count ~= nil then
+        local left = rare.counting.givenBack(count, limit, places and places[j + 1] or 0, units)
+        if left == nil then
+          windows = rare.counting.withoutWindow(windows, limit.window)
+        else
+          windows[limit.window] = left
+        end
+      end
+      j = j + 1
+    end
+  end
+  account.windows = windows
+end
+function mayHelp(decision, budgets, rule, isStrike)
+  local ____decision_10 = decision
+  local accounts = ____decision_10.accounts
+  local n = ____decision_10.n
+  local admitted = ____decision_10.admitted
+  local nowMs = ____decision_10.nowMs
+  local returned = {}
+  local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
+    returned[#returned + 1] = unreturnedUnits(account, nowMs)
+  end
+  if charging_roomFor(decision, budgets, 1, returned) > 0 then
+    return true
+  end
+  local struck = accounts[rule.bansIn + 1]
+  local strikes = struck.strikes == nil and 0 or struck.strikes.count
+  if not isStrike or strikes + n - admitted < rule.bans.after then
+    return false
+  end
+  return exports.waitFor(struck, nowMs) > 0
+end
+function lend(decision, budgets, id, most)
+  local ____decision_11 = decision
+  local accounts = ____decision_11.accounts
+  local cost = ____decision_11.cost
+  local nowMs = ____decision_11.nowMs
+  local room = most * SHARE
+  local forMs = math.min(exports.MAX_LEASE_MS, HOUR_MS - nowMs % HOUR_MS)
+  do
+    local i = 0
+    while i < #accounts do
+      local account = accounts[i + 1]
+      if account.strikes ~= nil or not hasRoomForLease(account, nowMs) then
+        return
+      end
+      local ____all = budgets[i + 1].limits for ____i = 1, #____all do local limit = ____all[____i]
+        local count = account.windows[limit.window]
+        if count == nil then
+          return
+        end
+        room = math.min(room, limit.limit - count.used)
+        forMs = math.min(forMs, count.endsAtMs - (count.slices == nil and 0 or limit.lengthMs) - nowMs)
+        if limit.topUp ~= nil then
+          forMs = math.min(forMs, limit.topUp.untilMs - nowMs)
+        end
+      end
+      i = i + 1
+    end
+  end
+  local units = math.min(
+    most,
+    math.floor(room / SHARE)
+  )
+  if units < math.max(MIN_UNITS, MIN_REQUESTS * cost) or forMs < MIN_LEASE_MS then
+    return
+  end
+  do
+    local i = 0
+    while i < #accounts do
+      local account = accounts[i + 1]
+      local ____budgets_index_12 = budgets[i + 1]
+      local limits = ____budgets_index_12.limits
+      charging_count(account.windows, limits, nowMs, units)
+      local leases = knownLeases(account, nowMs)
+      leases[#leases + 1] = {id = id, units = #limits == 0 and -units or units, endsAtMs = nowMs + forMs}
+      account.leases = leases
+      i = i + 1
+    end
+  end
+  decision.lent = {units = units, forMs = forMs}
+end
+function hasRoomForLease(account, nowMs)
+  local known = knownLeases(account, nowMs)
+  if #known >= MAX_LEASES then
+    return false
+  end
+  local ____all = known for ____i = 1, #____all do local ____value = ____all[____i]
+    local units = ____value.units
+    local endsAtMs = ____value.endsAtMs
+    if units == 0 and nowMs < endsAtMs then
+      return false
+    end
+  end
+  return true
+end
+HOUR_MS = 3600000
+--- The longest lease. It is short because requests may wait until the lease of a killed gateway has ended.
+exports.MAX_LEASE_MS = 250
+MIN_LEASE_MS = 10
+SHARE = 16
+MIN_UNITS = 4
+MIN_REQUESTS = 2
+--- How long after the end of a lease its return may be on the way, so that a request waits for it and the store does not refuse it.
+exports.RETURN_WITHIN_MS = 100
+KNOWN_FOR_MS = 2000
+MAX_AHEAD_MS = 5000
+RECALL_EVERY_MS = 20
+MAX_LEASES = 64
+--- True while a gateway may still return units of this account, even if no request can wait that long.
+local function mayReturn(account, nowMs)
+  local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local ____value = ____all[____i]
+    local units = ____value.units
+    if units ~= 0 then
+      return true
+    end
+  end
+  return false
+end
+--- Recalls what the store has lent of these accounts, and lends nothing of them for a while: a request waits for it, or a ban began.
+local function recall(decision)
+  local ____decision_0 = decision
+  local accounts = ____decision_0.accounts
+  local nowMs = ____decision_0.nowMs
+  local recalls = {}
+  do
+    local i = 0
+    while i < #accounts do
+      local account = accounts[i + 1]
+      local leases = exports.recalled(account, nowMs)
+      if leases ~= nil then
+        account.leases = leases
+        recalls[#recalls + 1] = i
+      end
+      i = i + 1
+    end
+  end
+  if #recalls > 0 then
+    decision.recalls = recalls
+  end
+end
+--- Takes back what a gateway did not use of a lease: once, because the lease is then gone.
+function exports.takeBack(decision, budgets, returned)
+  local ____decision_1 = decision
+  local accounts = ____decision_1.accounts
+  local nowMs = ____decision_1.nowMs
+  do
+    local i = 0
+    while i < #accounts do
+      local account = accounts[i + 1]
+      local others = {}
+      local found
+      local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local lease = ____all[____i]
+        if found == nil and lease.id == returned.id then
+          found = lease
+        else
+          others[#others + 1] = lease
+        end
+      end
+      if found ~= nil then
+        local ____temp_2
+        if #others == 0 then
+          ____temp_2 = nil
+        else
+          ____temp_2 = others
+        end
+        account.leases = ____temp_2
+        local units = math.min(
+          returned.unused,
+          math.abs(found.units)
+        )
+        decision.tookBack = {
+          units = units,
+          hour = math.floor((found.endsAtMs - 1) / HOUR_MS)
+        }
+        if units > 0 then
+          giveBack(account, budgets[i + 1], returned.places[i + 1], units)
+        end
+      end
+      i = i + 1
+    end
+  end
+end
+--- Decides about what was not admitted, and lends, where the store has lent units or is asked for some.
+function exports.decideWithLeases(decision, budgets, rule, room, terms)
+  local ____decision_5 = decision
+  local accounts = ____decision_5.accounts
+  local admitted = ____decision_5.admitted
+  local n = ____decision_5.n
+  local nowMs = ____decision_5.nowMs
+  local cost = ____decision_5.cost
+  local amounts = ____decision_5.amounts
+  local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
+    if mayReturn(account, nowMs) then
+      decision.mayReturn = true
+    end
+  end
+  if admitted < room then
+    decision.isCrowded = true
+  elseif admitted < n then
+    local waitMs = 0
+    if not (terms and terms.isFinal) then
+      local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
+        waitMs = math.max(
+          waitMs,
+          exports.waitFor(account, nowMs)
+        )
+      end
+    end
+    local isStrike = rare.refusing.isStrike(budgets, rule, cost, amounts)
+    if waitMs > 0 and mayHelp(decision, budgets, rule, isStrike) then
+      recall(decision)
+      decision.waitMs = waitMs
+    elseif isStrike then
+      rare.refusing.strike(decision, budgets, rule)
+      if decision.imposesBan then
+        recall(decision)
+        decision.mayReturn = nil
+      end
+    end
+  elseif (terms and terms.borrows) ~= nil and n > 0 then
+    lend(decision, budgets, terms.borrows.id, terms.borrows.units)
+  end
+end
+rare.leasing = exports
+return exports
+elseif name == "rare_fields" then
+local exports = {slicesIn = false, slicesText = false, readRare = false, ticketsIn = false, writeRare = false}
+local readTopUps, readLeases, put, WINDOWS, MAX_LEASES
+function readTopUps(account, text)
+  if #text > 50 * #WINDOWS then
+    return false
+  end
+  local topUps = {}
+  local numbers = {}
+  local words = string.gmatch(text, "%S+")
+  do
+    local word = words()
+    while word ~= nil do
+      local number = whole_number_wholeIn(word)
+      if number == nil or number < 1 then
+        return false
+      end
+      numbers[#numbers + 1] = number
+      word = words()
+    end
+  end
+  if #numbers % 3 > 0 then
+    return false
+  end
+  do
+    local i = 0
+    while i < #numbers do
+      local window = WINDOWS[numbers[i + 1]]
+      if window == nil or topUps[window] ~= nil then
+        return false
+      end
+      topUps[window] = {amount = numbers[i + 1 + 1], untilMs = numbers[i + 2 + 1]}
+      i = i + 3
+    end
+  end
+  if #numbers > 0 then
+    account.topUps = topUps
+  end
+  return true
+end
+function readLeases(account, text)
+  if #text > 64 * MAX_LEASES then
+    return
+  end
+  local numbers = {}
+  local words = string.gmatch(text, "%S+")
+  do
+    local word = words()
+    while word ~= nil do
+      local number = tonumber(word)
+      if number == nil or not (number >= -whole_number_MOST and number <= whole_number_MOST) or number ~= math.floor(number) then
+        return
+      end
+      numbers[#numbers + 1] = number
+      word = words()
+    end
+  end
+  local leases = {}
+  do
+    local i = 2
+    while i < #numbers do
+      leases[#leases + 1] = {id = numbers[i - 2 + 1], units = numbers[i], endsAtMs = numbers[i + 1]}
+      i = i + 3
+    end
+  end
+  if #leases > 0 then
+    account.leases = leases
+  end
+end
+function put(changes, field, value)
+  changes[#changes + 1] = field
+  changes[#changes + 1] = value
+end
+WINDOWS = {
+  "second",
+  "minute",
+  "hour",
+  "day",
+  "week",
+  "month"
+}
+--- Of windows that may slide.
+local SLIDING_MS = {
+  second = 1000,
+  minute = 60000,
+  hour = 3600000,
+  day = 86400000,
+  week = 604800000
+}
+--- Slices per length, as in plans.yaml. One more is kept: the oldest leaves when the next one has ended.
+local MAX_SLICES = 30
+MAX_LEASES = 64
+--- How long after its end the return of a lease is accepted.
+local KNOWN_FOR_MS = 2000
+--- Undefined if the value is foreign.
+function exports.slicesIn(text, startsAtMs, window)
+  local lengthMs = SLIDING_MS[window]
+  if lengthMs == nil or #text < 3 or #text > 2 + 8 * (MAX_SLICES + 1) then
+    return nil
+  end
+  local per = string.byte(text, 1) - 128
+  local second = string.byte(text, 2)
+  local width = math.floor(second / 32) + 1
+  local first = second % 32
+  local size = (#text - 2) / width
+  if per < 1 or per > MAX_SLICES or first >= per or size > per + 1 or size ~= math.floor(size) then
+    return nil
+  end
+  local counts = {}
+  do
+    local i = 0
+    while i < size do
+      local count = struct.unpack(
+        ">I" .. tostring(width),
+        text,
+        3 + i * width
+      )
+      if count > whole_number_MOST then
+        return nil
+      end
+      counts[#counts + 1] = count
+      i = i + 1
+    end
+  end
+  return rare.counting.slicedCount({per = per, first = first, startsAtMs = startsAtMs, counts = counts}, lengthMs)
+end
+function exports.slicesText(____bindingPattern0)
+  local counts
+  local first
+  local per
+  per = ____bindingPattern0.per
+  first = ____bindingPattern0.first
+  counts = ____bindingPattern0.counts
+  local most = 0
+  local ____all = counts for ____i = 1, #____all do local count = ____all[____i]
+    most = math.max(most, count)
+  end
+  local width = 1
+  while most >= 256 ^ width do
+    width = width + 1
+  end
+  local head = string.char(128 + per, first + 32 * (width - 1))
+  return head .. struct.pack(
+    ">" .. string.rep(
+      "I" .. tostring(width),
+      #counts
+    ),
+    unpack(counts)
+  )
+end
+--- Reads strikes, ban, top-ups and leases, whose values begin at `at`.
+-- 
+-- @returns false if they are foreign
+function exports.readRare(account, key, values, at)
+  local numbers = {}
+  do
+    local i = 0
+    while i < 5 do
+      local text = values[at + i + 1]
+      local number = text == false and 0 or whole_number_wholeIn(text)
+      if number == nil then
+        return false
+      end
+      numbers[#numbers + 1] = number
+      i = i + 1
+    end
+  end
+  local number = numbers[3]
+  local windowNumber = numbers[5]
+  if windowNumber > #WINDOWS or number > 0 and windowNumber == 0 then
+    return false
+  end
+  if numbers[1] > 0 then
+    account.strikes = {count = numbers[1], endsAtMs = numbers[2]}
+  end
+  if number > 0 then
+    local untilMs = numbers[4]
+    local window = WINDOWS[windowNumber]
+    local budget = redis.call("HGET", key, "W")
+    account.ban = (budget == false or budget == "") and ({number = number, untilMs = untilMs, window = window}) or ({number = number, untilMs = untilMs, window = window, budget = budget})
+  end
+  local topUps = values[at + 5 + 1]
+  if topUps ~= false and not readTopUps(account, topUps) then
+    return false
+  end
+  local leases = values[at + 6 + 1]
+  if leases ~= false then
+    readLeases(account, leases)
+  end
+  return true
+end
+--- Undefined if there are none.
+function exports.ticketsIn(text)
+  local tickets = {}
+  if text == false then
+    return nil
+  end
+  local words = string.gmatch(text, "%S+")
+  do
+    local holder = words()
+    while holder ~= nil do
+      local countText = words()
+      local endsText = words()
+      local count = whole_number_wholeIn(countText or "")
+      local endsAtMs = whole_number_wholeIn(endsText or "")
+      if count ~= nil and endsAtMs ~= nil then
+        tickets[#tickets + 1] = {holder = holder, count = count, endsAtMs = endsAtMs}
+      end
+      holder = words()
+    end
+  end
+  local ____temp_0
+  if #tickets == 0 then
+    ____temp_0 = nil
+  else
+    ____temp_0 = tickets
+  end
+  return ____temp_0
+end
+--- Appends what has changed of these to `changes`.
+-- 
+-- @returns until when leases and tickets among them count, Unix milliseconds
+function exports.writeRare(changes, before, after)
+  local lastMs = 0
+  local ____after_1 = after
+  local strikes = ____after_1.strikes
+  local ban = ____after_1.ban
+  local leases = ____after_1.leases
+  local tickets = ____after_1.tickets
+  if before.strikes ~= strikes then
+    put(changes, "x", strikes == nil and 0 or strikes.count)
+    put(changes, "X", strikes == nil and 0 or strikes.endsAtMs)
+  end
+  if before.ban ~= ban then
+    put(changes, "b", ban == nil and 0 or ban.number)
+    put(changes, "B", ban == nil and 0 or ban.untilMs)
+    if ban ~= nil then
+      do
+        local i = 0
+        while i < #WINDOWS do
+          if WINDOWS[i + 1] == ban.window then
+            put(changes, "w", i + 1)
+          end
+          i = i + 1
+        end
+      end
+      put(changes, "W", ban.budget or "")
+    end
+  end
+  if before.leases ~= leases then
+    local words = {}
+    local ____all = leases or ({}) for ____i = 1, #____all do local ____value = ____all[____i]
+      local id = ____value.id
+      local units = ____value.units
+      local endsAtMs = ____value.endsAtMs
+      words[#words + 1] = string.format("%d %d %d", id, units, endsAtMs)
+      lastMs = math.max(lastMs, endsAtMs + KNOWN_FOR_MS)
+    end
+    put(
+      changes,
+      "l",
+      table.concat(words, " ")
+    )
+  end
+  if before.tickets ~= tickets then
+    local words = {}
+    local ____all = tickets or ({}) for ____i = 1, #____all do local ____value = ____all[____i]
+      local holder = ____value.holder
+      local count = ____value.count
+      local endsAtMs = ____value.endsAtMs
+      words[#words + 1] = string.format("%s %d %d", holder, count, endsAtMs)
+      lastMs = math.max(lastMs, endsAtMs)
+    end
+    put(
+      changes,
+      "f",
+      table.concat(words, " ")
+    )
+  end
+  return lastMs
+end
+rare.rare_fields = exports
+return exports
+end
+end})
+local function top_up_script()
+local top_up_script_main
+do
+--- A limit whose window or length ends at `endsAtMs` if it opens now.
+local function endingAt(____bindingPattern0, endsAtMs)
+  local slices
+  local limit
+  local lengthMs
+  local window
+  window = ____bindingPattern0.window
+  lengthMs = ____bindingPattern0.lengthMs
+  limit = ____bindingPattern0.limit
+  slices = ____bindingPattern0.slices
+  if slices ~= nil then
+    return {window = window, lengthMs = endsAtMs - store_clock_nowMs, limit = limit, slices = slices}
+  end
+  return {window = window, lengthMs = lengthMs, limit = limit, instants = {endsAtMs}}
+end
+--- The script.
+function top_up_script_main()
+  local earlier = once_madeBefore()
+  if earlier ~= nil then
+    return earlier
+  end
+  local ____cjson_decode_result_0 = cjson.decode(ARGV[4])
+  local asked = ____cjson_decode_result_0.limit
+  local amount = ____cjson_decode_result_0.amount
+  local mostLimit = ____cjson_decode_result_0.mostLimit
+  local terms = ____cjson_decode_result_0.terms
+  if once_lastEndMs ~= nil and store_clock_nowMs >= once_lastEndMs then
+    once_remember(once_lastEndMs)
+    return {"repeated", once_lastEndMs}
+  end
+  if once_lastEndMs == nil and not stored_account_includeNow({asked}, store_clock_nowMs) then
+    return {"outside", store_clock_nowMs}
+  end
+  local limit = once_lastEndMs == nil and asked or endingAt(asked, once_lastEndMs)
+  local key = KEYS[1]
+  local loaded = top_up_fields_loadToppedUp(key, {limit})
+  if loaded == stored_account_FOREIGN then
+    return {stored_account_FOREIGN}
+  end
+  if loaded.err ~= nil then
+    return loaded
+  end
+  local before = loaded
+  local refusal = changes_topUpRefusal(
+    before,
+    limit,
+    amount,
+    store_clock_nowMs,
+    mostLimit,
+    terms
+  )
+  local inForce = changes_topUpInForce(before, limit.window, store_clock_nowMs)
+  if refusal == "past" then
+    return {"past"}
+  end
+  if refusal == "too-much" then
+    return {"too_much", inForce and inForce.amount or 0}
+  end
+  if refusal == "other-end" then
+    return {"other_end", inForce.amount, inForce.untilMs}
+  end
+  local ____withTopUp_result_3 = changes_withTopUp(
+    before,
+    limit,
+    amount,
+    store_clock_nowMs,
+    mostLimit,
+    terms
+  )
+  local topUp = ____withTopUp_result_3.topUp
+  local endsAtMs = ____withTopUp_result_3.endsAtMs
+  local state = ____withTopUp_result_3.state
+  local ____error = top_up_fields_saveToppedUp(key, {limit}, before, state)
+  if ____error ~= nil then
+    return ____error
+  end
+  once_remember(endsAtMs)
+  return {"made", endsAtMs, topUp.amount, topUp.untilMs}
+end
+end
+return top_up_script_main()
+end
+local function undo_top_up_script()
+local undo_top_up_script_main
+do
+--- The script.
+function undo_top_up_script_main()
+  local earlier = once_madeBefore()
+  if earlier ~= nil then
+    return earlier
+  end
+  local ____cjson_decode_result_0 = cjson.decode(ARGV[4])
+  local window = ____cjson_decode_result_0.window
+  local id = ____cjson_decode_result_0.id
+  local key = KEYS[1]
+  local loaded = top_up_fields_loadToppedUp(key, {})
+  if loaded == stored_account_FOREIGN then
+    return {stored_account_FOREIGN}
+  end
+  if loaded.err ~= nil then
+    return loaded
+  end
+  local before = loaded
+  local done = changes_undone(before, window, id, store_clock_nowMs)
+  if done == nil then
+    if once_lastEndMs == nil then
+      return {"none"}
+    end
+    once_remember(once_lastEndMs)
+    return {"repeated", once_lastEndMs}
+  end
+  local ____error = top_up_fields_saveToppedUp(key, {}, before, done.state)
+  if ____error ~= nil then
+    return ____error
+  end
+  local ____done_undone_1 = done.undone
+  local untilMs = ____done_undone_1.untilMs
+  local amount = ____done_undone_1.amount
+  local left = ____done_undone_1.left
+  once_remember(untilMs)
+  return {"made", untilMs, amount, left}
+end
+end
+return undo_top_up_script_main()
+end
+local function reset_script()
+local reset_script_main
+do
+local read, readableOf, callBack, FIELDS, LIMITS
+function read(key)
+  return redis.pcall(
+    "HMGET",
+    key,
+    "x",
+    "X",
+    "b",
+    "B",
+    "w",
+    "t",
+    "l",
+    unpack(FIELDS)
+  )
+end
+function readableOf(key, values, unreadable)
+  local windows = {}
+  local account = {windows = windows}
+  do
+    local i = 0
+    while i < #window_fields_WINDOWS do
+      local window = window_fields_WINDOWS[i + 1]
+      local counts = stored_account_windowsIn({values[7 + 2 * i + 1], values[8 + 2 * i + 1]}, {LIMITS[i + 1]})
+      if counts == nil then
+        unreadable[#unreadable + 1] = FIELDS[2 * i + 1]
+        unreadable[#unreadable + 1] = FIELDS[2 * i + 1 + 1]
+      elseif counts[window] ~= nil then
+        windows[window] = counts[window]
+      end
+      i = i + 1
+    end
+  end
+  local x, X, b, B, w, t, l = unpack(values, 1, 7)
+  rare.rare_fields.readRare(account, key, {
+    x,
+    X,
+    false,
+    false,
+    false,
+    false,
+    l
+  }, 0)
+  if not rare.rare_fields.readRare(account, key, {
+    false,
+    false,
+    b,
+    B,
+    w,
+    false,
+    false
+  }, 0) then
+    local ____all = {"b", "B", "w", "W"} for ____i = 1, #____all do local field = ____all[____i]
+      unreadable[#unreadable + 1] = field
+    end
+  end
+  if not rare.rare_fields.readRare(account, key, {
+    false,
+    false,
+    false,
+    false,
+    false,
+    t,
+    false
+  }, 0) then
+    local ____all = {"t", "T"} for ____i = 1, #____all do local field = ____all[____i]
+      unreadable[#unreadable + 1] = field
+    end
+  end
+  return account
+end
+function callBack(key, leases)
+  if leases == nil then
+    return nil
+  end
+  local ____error = stored_account_saveAccount(
+    key,
+    {fields = {}, limits = {}},
+    {windows = {}},
+    {windows = {}, leases = leases},
+    nil,
+    store_clock_nowMs
+  )
+  redis.pcall("PUBLISH", RECALLS, key)
+  return ____error
+end
+FIELDS = window_fields_windowFields(window_fields_WINDOWS)
+LIMITS = window_fields_unlimited(window_fields_WINDOWS)
+--- The script.
+function reset_script_main()
+  local earlier = once_madeBefore()
+  if earlier ~= nil then
+    return earlier
+  end
+  local key = KEYS[1]
+  local values = read(key)
+  local ____values_0 = values
+  local err = ____values_0.err
+  if err ~= nil then
+    if string.find(err, "WRONGTYPE", 1, true) == nil then
+      return {err = err}
+    end
+    redis.call("DEL", key)
+    values = read(key)
+  end
+  local unreadable = {}
+  local before = readableOf(key, values, unreadable)
+  if once_lastEndMs == nil then
+    local leases = rare.leasing.recalled(before, store_clock_nowMs)
+    local waitMs = rare.leasing.waitFor(leases == nil and before or ({windows = {}, leases = leases}), store_clock_nowMs)
+    if waitMs > 0 then
+      return callBack(key, leases) or ({"lent", waitMs})
+    end
+  end
+  local names = cjson.decode(ARGV[4])
+  local ____resetUsage_result_1 = changes_resetUsage(before, names, store_clock_nowMs, once_lastEndMs)
+  local used = ____resetUsage_result_1.used
+  local strikes = ____resetUsage_result_1.strikes
+  local endsAtMs = ____resetUsage_result_1.endsAtMs
+  local state = ____resetUsage_result_1.state
+  redis.call(
+    "HDEL",
+    key,
+    "x",
+    "X",
+    "l",
+    unpack(unreadable)
+  )
+  local windows = before.windows
+  local ____error = stored_account_saveAccount(
+    key,
+    {fields = FIELDS, limits = LIMITS},
+    {windows = windows},
+    {windows = state.windows},
+    nil,
+    store_clock_nowMs
+  )
+  if ____error ~= nil then
+    return ____error
+  end
+  local reply = {"made", once_lastEndMs or endsAtMs, strikes}
+  local ____all = names for ____i = 1, #____all do local name = ____all[____i]
+    reply[#reply + 1] = used[name]
+  end
+  once_remember(once_lastEndMs or endsAtMs)
+  return reply
+end
+end
+return reset_script_main()
+end

@@ -1,0 +1,34 @@
+import { WINDOW_MS } from '../../../engine/counting.ts';
+import type { Limit } from '../../../engine/types.ts';
+import type { WindowName } from '../../../model/values.ts';
+
+/* Of all windows that an account may have, for changes that no plan limits. */
+
+/** As WINDOWS of the model. Stored texts number them from 1. */
+export const WINDOWS: readonly WindowName[] = ['second', 'minute', 'hour', 'day', 'week', 'month'];
+
+const FIELDS: Readonly<Record<WindowName, readonly [string, string]>> = {
+  second: ['s', 'S'],
+  minute: ['m', 'M'],
+  hour: ['h', 'H'],
+  day: ['d', 'D'],
+  week: ['k', 'K'],
+  month: ['n', 'N'],
+};
+
+/** The fields of some windows: two for each, what was counted and its end (stored-account.ts). */
+export function windowFields(windows: readonly WindowName[]): string[] {
+  const fields: string[] = [];
+  for (const window of windows) {
+    fields.push(FIELDS[window][0]);
+    fields.push(FIELDS[window][1]);
+  }
+  return fields;
+}
+
+/** Windows without a limit, of fixed kind. */
+export function unlimited(windows: readonly WindowName[]): Limit[] {
+  const limits: Limit[] = [];
+  for (const window of windows) limits.push({ window, lengthMs: WINDOW_MS[window], limit: 0 });
+  return limits;
+}
