@@ -3,7 +3,7 @@ import { afterReading } from '../io/after-reading.ts';
 import type { WindowName } from '../model/values.ts';
 import { AccountCache } from './account-cache.ts';
 import { accountIdsOf } from './account-id.ts';
-import { type AdmissionListener, type Batch, type BatchTerms, belongsTo, isAlike, join } from './batch.ts';
+import { type Batch, type BatchTerms, belongsTo, isAlike, join, type ResultListener } from './batch.ts';
 import type { LocalCount, OnFailure } from './decide-locally.ts';
 import { decide } from './decision.ts';
 import { DecisionDispatcher } from './decision-dispatcher.ts';
@@ -13,7 +13,7 @@ import type { Ledger, SettlementOutcome, UsageReconciler } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import { Settlements, type UsedUnits } from './settlements.ts';
 import { type ReconcileOutcome, UsageBacklog } from './usage-backlog.ts';
-import { type Admission, type Admitted, type Verdict, verdictOnBudgets } from './verdict.ts';
+import { type AdmissionResult, type Admitted, type Verdict, verdictOnBudgets } from './verdict.ts';
 
 export interface AdmitterOptions {
   readonly ledger: Ledger;
@@ -119,26 +119,26 @@ export class Admitter {
     cost: number,
     waitedMs = 0,
     amounts: Amounts | undefined = undefined,
-  ): Admission | Promise<Admission> {
-    let admission: Admission | null = null;
-    const later = new Promise<Admission>((resolve) => {
-      admission = this.ask(consumerId, allowance, cost, waitedMs, { onAdmission: resolve }, amounts);
+  ): AdmissionResult | Promise<AdmissionResult> {
+    let result: AdmissionResult | null = null;
+    const later = new Promise<AdmissionResult>((resolve) => {
+      result = this.ask(consumerId, allowance, cost, waitedMs, { onResult: resolve }, amounts);
     });
-    return admission ?? later;
+    return result ?? later;
   }
 
   /**
    * The same without a promise, which would cost as much as all the rest.
-   * @returns the admission, or null if it calls `listener` later, never from within this call
+   * @returns the result, or null if it calls `listener` later, never from within this call
    */
   ask(
     consumerId: string,
     allowance: Allowance,
     cost: number,
     waitedMs: number,
-    listener: AdmissionListener,
+    listener: ResultListener,
     amounts: Amounts | undefined = undefined,
-  ): Admission | null {
+  ): AdmissionResult | null {
     const lent = this.#leases?.admit(consumerId, allowance, cost) ?? null;
     if (lent !== null) return { kind: 'decided', verdict: lent, source: 'lease' };
     const refusal = this.refusal(consumerId, allowance, cost, amounts);
@@ -154,7 +154,7 @@ export class Admitter {
   }
 
   /** The refusal of a request if memory suffices for it; else null. */
-  refusal(consumerId: string, allowance: Allowance, cost: number, amounts?: Amounts): Admission | null {
+  refusal(consumerId: string, allowance: Allowance, cost: number, amounts?: Amounts): AdmissionResult | null {
     // The gateway admits a request under watched limits in any case, and the store must write its history.
     if (allowance.history === 'all') return null;
     // The unused units of a lease may suffice, and return to the store with the next call.
@@ -246,8 +246,8 @@ export class Admitter {
     else this.#leases?.recall(accountId);
   }
 
-  /** A consumer's budgets as far as this gateway knows, without a call to the store. */
-  standing(consumerId: string, allowance: Allowance): Verdict {
+  /** The verdict on a request that charges nothing, by what this gateway knows, without a call to the store. */
+  knownVerdict(consumerId: string, allowance: Allowance): Verdict {
     const { accounts, nowMs } = this.#accounts.known(accountIdsOf(consumerId, allowance));
     return verdictOnBudgets(decide(accounts, allowance, nowMs, 1, 0).accounts, allowance, nowMs, 0);
   }

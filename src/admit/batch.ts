@@ -3,12 +3,12 @@ import { throwLater } from '../io/after-reading.ts';
 import type { ReplyDeadline } from '../io/deadlines.ts';
 import type { AccountIds } from './account-id.ts';
 import type { Allowance } from './plan.ts';
-import { type Admission, sameAmounts } from './verdict.ts';
+import { type AdmissionResult, sameAmounts } from './verdict.ts';
 
-/** Is called with the admission of a request. */
-export interface AdmissionListener {
+/** Learns the result of a request. */
+export interface ResultListener {
   /** Called once. */
-  onAdmission(admission: Admission): void;
+  onResult(result: AdmissionResult): void;
 }
 
 /** The wait of requests for units that gateways may return. */
@@ -28,7 +28,7 @@ export interface Batch {
   readonly cost: number;
   /** The reserve of each request, by unit; undefined if the allowance counts none. */
   readonly amounts: Amounts | undefined;
-  readonly waiting: AdmissionListener[];
+  readonly waiting: ResultListener[];
   /** The requests may still wait this long for the store, milliseconds; null: the whole timeout. */
   readonly withinMs: number | null;
   deadline: ReplyDeadline | null;
@@ -69,13 +69,13 @@ export function belongsTo(
   );
 }
 
-export function answer(batch: Batch, admissionOf: (index: number) => Admission): void {
+export function answer(batch: Batch, resultOf: (index: number) => AdmissionResult): void {
   if (batch.state === 'answered') return;
   batch.state = 'answered';
   batch.deadline?.cancel();
   for (let i = 0; i < batch.waiting.length; i++) {
     try {
-      batch.waiting[i]!.onAdmission(admissionOf(i));
+      batch.waiting[i]!.onResult(resultOf(i));
     } catch (error) {
       // A listener's error becomes an uncaught exception of the process, and the other listeners still get their answers.
       throwLater(error);

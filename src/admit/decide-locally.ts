@@ -5,7 +5,7 @@ import { accountsAfter, banInForce, decide } from './decision.ts';
 import type { InFlightCounts } from './in-flight.ts';
 import type { Allowance } from './plan.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
-import { type Admission, verdictOnBudgets, verdictsOf } from './verdict.ts';
+import { type AdmissionResult, verdictOnBudgets, verdictsOf } from './verdict.ts';
 
 /** How quotas are applied while the store does not answer (contract section 6). */
 export type OnFailure = 'local' | 'closed' | 'open';
@@ -39,9 +39,9 @@ export interface Undecided {
 
 /**
  * Decides by the settings and the state that this gateway knows, because the store does not answer.
- * @returns the admission of each of the `n`, in order
+ * @returns the result of each of the `n`, in order
  */
-export function decideLocally(undecided: Undecided, options: LocalDecisionOptions): (index: number) => Admission {
+export function decideLocally(undecided: Undecided, options: LocalDecisionOptions): (index: number) => AdmissionResult {
   const { consumerId, allowance, cost, amounts, n, isUncounted } = undecided;
   const { onFailure, accounts, backlog, inFlight, onLocalDecision } = options;
   if (onFailure === 'closed') return () => ({ kind: 'unavailable' });

@@ -10,7 +10,7 @@ import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
 import type { Allowance } from './plan.ts';
 import type { Settlements } from './settlements.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
-import { type Admission, type Verdict, verdictsOf } from './verdict.ts';
+import { type AdmissionResult, type Verdict, verdictsOf } from './verdict.ts';
 
 interface DecisionDispatcherOptions {
   readonly ledger: Ledger;
@@ -104,7 +104,7 @@ export class DecisionDispatcher {
   }
 
   /** Decides a request locally, which may not wait for the store any longer. */
-  decideNow(consumerId: string, allowance: Allowance, cost: number, amounts: Amounts | undefined): Admission {
+  decideNow(consumerId: string, allowance: Allowance, cost: number, amounts: Amounts | undefined): AdmissionResult {
     return decideLocally({ consumerId, allowance, cost, amounts, n: 1, isUncounted: true }, this.#options)(0);
   }
 

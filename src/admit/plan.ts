@@ -59,7 +59,7 @@ export type Budgets = readonly [Budget, ...Budget[]];
 export interface Allowance {
   readonly plan: string;
   readonly budgets: Budgets;
-  /** The counted windows of all budgets, in the order of a verdict's standings. */
+  /** The counted windows of all budgets, in the order of the windows of a verdict. */
   readonly limits: readonly WindowLimit[];
   /** True if some budget has a limit on requests in flight. */
   readonly boundsInFlight: boolean;

@@ -7,8 +7,8 @@ import { banInForce, nameOfBan, type SettledWindow, settledWindows } from './dec
 import { type Allowance, type Budget, withAllBudgets } from './plan.ts';
 import { limitAt, withTopUps } from './windows.ts';
 
-/** The result of admission for one request. */
-export type Admission =
+/** What admission decided about one request, or that it could not decide. */
+export type AdmissionResult =
   /** `source`: the part of the gateway or the store that decided, for log and metrics; null if nothing is counted. */
   | {
       readonly kind: 'decided';
@@ -18,8 +18,8 @@ export type Admission =
   /** The store does not answer and `onFailure` is `closed`. */
   | { readonly kind: 'unavailable' };
 
-/** The budget of one counted window after a request. */
-export interface WindowBudget {
+/** One counted window after a request. */
+export interface CountedWindow {
   readonly window: WindowName;
   readonly name: LimitName;
   readonly lengthMs: number;
@@ -45,11 +45,11 @@ interface DecidedRequest {
   readonly allowance: Allowance;
   readonly cost: number;
   /** The counted windows of each budget, the consumer's own first, and of each the shortest first. */
-  readonly standings: readonly WindowBudget[];
+  readonly windows: readonly CountedWindow[];
   /** The requests in flight of each budget, -1 without such a limit; null if none has one. */
   readonly inFlight: readonly number[] | null;
   /** The window that the X-RateLimit fields describe; null if none is counted. */
-  readonly binding: WindowBudget | null;
+  readonly binding: CountedWindow | null;
 }
 
 /** The decision about one request, with everything that its answer reports. */
@@ -92,7 +92,7 @@ export interface Refused extends DecidedRequest, RefusalDetails {
    * The window that the whole answer describes. It resets at `retryAtMs`. If waiting cannot help, it is a window whose limit is
    * below the need of the request: among those of a unit the smallest.
    */
-  readonly binding: WindowBudget;
+  readonly binding: CountedWindow;
   /**
    * The time at which every window of every budget will have room for the request, Unix milliseconds. Null if a limit is below the
    * need of the request, so that waiting cannot help.
@@ -103,7 +103,7 @@ export interface Refused extends DecidedRequest, RefusalDetails {
 export interface Banned extends DecidedRequest, RefusalDetails {
   readonly kind: 'banned';
   /** The window whose refusal made the ban. It resets at `retryAtMs`. */
-  readonly binding: WindowBudget;
+  readonly binding: CountedWindow;
   /** The time at which the ban has ended and every window whose limit allows the request has room for it, Unix milliseconds. */
   readonly retryAtMs: number;
   readonly number: number;
@@ -141,17 +141,17 @@ function verdictWith(
   const isCrowded = !isAdmitted && decision.isCrowded === true;
   const isRefused = !isAdmitted && !isCrowded;
   const ahead = decision.lent?.units ?? 0;
-  const standings = standingsOf(accounts, allowance, { nowMs, cost, amounts, isRefused, requestsAfter, ahead });
+  const windows = countedWindowsOf(accounts, allowance, { nowMs, cost, amounts, isRefused, requestsAfter, ahead });
   if (isAdmitted || isCrowded) {
-    const binding = fewest(standings);
+    const binding = fewest(windows);
     // An object with all its properties in the literal takes half as many bytes as one with a spread, here and below.
     if (isAdmitted) {
-      return { kind: 'admitted', nowMs, allowance, cost, standings, inFlight, binding, reservation };
+      return { kind: 'admitted', nowMs, allowance, cost, windows, inFlight, binding, reservation };
     }
-    return crowded({ nowMs, allowance, cost, standings, inFlight, binding }, inFlight!);
+    return crowded({ nowMs, allowance, cost, windows, inFlight, binding }, inFlight!);
   }
-  const strike = strikeOf(decision, allowance, standings, index);
-  const facts = { nowMs, allowance, cost, standings, inFlight, strike };
+  const strike = strikeOf(decision, allowance, windows, index);
+  const facts = { nowMs, allowance, cost, windows, inFlight, strike };
   const ban = index >= decision.bannedFrom ? banInForce(accounts, nowMs) : null;
   if (ban === null) return pastTopUps(refused(facts), accounts);
   const scope = ban === accounts[0].ban ? 'key' : 'customer';
@@ -163,19 +163,19 @@ function verdictWith(
 function strikeOf(
   { n, bannedFrom, imposesBan, accounts }: Decision,
   { bans, bansIn }: Allowance,
-  standings: readonly WindowBudget[],
+  windows: readonly CountedWindow[],
   index: number,
 ): number | null {
   if (bans === null) return null;
   if (imposesBan === true) return index <= bannedFrom ? Math.max(bans.after - (bannedFrom - index), 1) : null;
-  if (index >= bannedFrom || neverFits(standings)) return null;
+  if (index >= bannedFrom || neverFits(windows)) return null;
   const number = (accounts[bansIn]!.strikes?.count ?? 0) - (n - 1 - index);
   return number >= 1 ? number : null;
 }
 
 /** True if waiting cannot help: the limit of some window is below the need of the request. */
-function neverFits(standings: readonly WindowBudget[]): boolean {
-  for (const { limit, needed } of standings) if (limit < needed) return true;
+function neverFits(windows: readonly CountedWindow[]): boolean {
+  for (const { limit, needed } of windows) if (limit < needed) return true;
   return false;
 }
 
@@ -212,15 +212,15 @@ export function verdictFromLease(
   { nowMs, cost, ahead }: { readonly nowMs: number; readonly cost: number; readonly ahead: number },
 ): Admitted {
   const at = { nowMs, cost, amounts: undefined, isRefused: false, requestsAfter: 0, ahead };
-  const standings = standingsOf(accounts, allowance, at);
+  const windows = countedWindowsOf(accounts, allowance, at);
   return {
     kind: 'admitted',
     nowMs,
     allowance,
     cost,
-    standings,
+    windows,
     inFlight: null,
-    binding: fewest(standings),
+    binding: fewest(windows),
     reservation: null,
   };
 }
@@ -237,13 +237,13 @@ interface RequestPosition {
   readonly ahead: number;
 }
 
-function standingsOf(
+function countedWindowsOf(
   accounts: Accounts,
   allowance: Allowance,
   { nowMs, cost, amounts, isRefused, requestsAfter, ahead }: RequestPosition,
-): WindowBudget[] {
+): CountedWindow[] {
   const { budgets } = allowance;
-  const standings = new Array<WindowBudget>(allowance.limits.length);
+  const counted = new Array<CountedWindow>(allowance.limits.length);
   let next = 0;
   for (let i = 0; i < budgets.length; i++) {
     const { limits, unit = null } = budgets[i]!;
@@ -258,27 +258,27 @@ function standingsOf(
       let resetAtMs: number;
       if (open === undefined) resetAtMs = endIfOpened(limitAt(one, nowMs), nowMs);
       else resetAtMs = isRefused && remaining < needed ? fitsAtMs(open, one, needed) : nextEndMs(open, lengthMs);
-      standings[next++] = { window, name, lengthMs, limit, unit, needed, used, remaining, resetAtMs };
+      counted[next++] = { window, name, lengthMs, limit, unit, needed, used, remaining, resetAtMs };
     }
   }
-  return standings;
+  return counted;
 }
 
 /**
  * The window with the fewest requests left, among equals the one that resets last (contract section 4). It takes a window of
  * another unit only if none counts requests, because the rests of two units cannot be compared.
  */
-function fewest(standings: readonly WindowBudget[]): WindowBudget | null {
-  let binding: WindowBudget | null = null;
-  for (const standing of standings) {
-    if (standing.unit !== null && binding !== null && binding.unit === null) continue;
+function fewest(windows: readonly CountedWindow[]): CountedWindow | null {
+  let binding: CountedWindow | null = null;
+  for (const one of windows) {
+    if (one.unit !== null && binding !== null && binding.unit === null) continue;
     if (
       binding === null ||
-      (binding.unit !== null && standing.unit === null) ||
-      standing.remaining < binding.remaining ||
-      (standing.remaining === binding.remaining && standing.resetAtMs >= binding.resetAtMs)
+      (binding.unit !== null && one.unit === null) ||
+      one.remaining < binding.remaining ||
+      (one.remaining === binding.remaining && one.resetAtMs >= binding.resetAtMs)
     ) {
-      binding = standing;
+      binding = one;
     }
   }
   return binding;
@@ -293,20 +293,19 @@ function crowded(decision: DecidedRequest, inFlight: readonly number[]): Crowded
 }
 
 function refused(decision: Omit<DecidedRequest, 'binding'> & RefusalDetails): Refused {
-  const { nowMs, allowance, cost, standings, inFlight, strike } = decision;
-  let last: WindowBudget | null = null;
-  let tooSmall: WindowBudget | null = null;
-  for (const standing of standings) {
-    if (standing.remaining >= standing.needed) continue;
-    if (standing.limit < standing.needed) {
+  const { nowMs, allowance, cost, windows, inFlight, strike } = decision;
+  let last: CountedWindow | null = null;
+  let tooSmall: CountedWindow | null = null;
+  for (const one of windows) {
+    if (one.remaining >= one.needed) continue;
+    if (one.limit < one.needed) {
       // The limits of two units cannot be compared.
-      if (tooSmall === null || (standing.unit === tooSmall.unit && standing.limit < tooSmall.limit))
-        tooSmall = standing;
-    } else if (last === null || standing.resetAtMs >= last.resetAtMs) last = standing;
+      if (tooSmall === null || (one.unit === tooSmall.unit && one.limit < tooSmall.limit)) tooSmall = one;
+    } else if (last === null || one.resetAtMs >= last.resetAtMs) last = one;
   }
-  const binding = tooSmall ?? last ?? standings[0]!;
+  const binding = tooSmall ?? last ?? windows[0]!;
   const retryAtMs = tooSmall !== null ? null : last === null ? nowMs : last.resetAtMs;
-  return { kind: 'refused', nowMs, allowance, cost, standings, inFlight, binding, strike, retryAtMs };
+  return { kind: 'refused', nowMs, allowance, cost, windows, inFlight, binding, strike, retryAtMs };
 }
 
 /**
@@ -315,7 +314,7 @@ function refused(decision: Omit<DecidedRequest, 'binding'> & RefusalDetails): Re
  */
 function pastTopUps<V extends Refused | Banned>(verdict: V, accounts: Accounts): V {
   if (!hasTopUps(accounts)) return verdict;
-  const { allowance, standings } = verdict;
+  const { allowance, windows: counted } = verdict;
   const { budgets } = allowance;
   let { retryAtMs } = verdict;
   if (retryAtMs === null) return verdict;
@@ -326,7 +325,7 @@ function pastTopUps<V extends Refused | Banned>(verdict: V, accounts: Accounts):
         const topUp = topUps?.[one.window];
         const open = windows[one.window];
         if (topUp === undefined || open === undefined || topUp.untilMs > retryAtMs) continue;
-        const { needed } = standings.find(({ name }) => name === (one.name ?? one.window))!;
+        const { needed } = counted.find(({ name }) => name === (one.name ?? one.window))!;
         if (one.limit >= needed && one.limit - open.used < needed)
           retryAtMs = Math.max(retryAtMs, fitsAtMs(open, one, needed));
       }
@@ -346,15 +345,15 @@ function banned(
   ban: Ban,
   { scope, imposed }: Pick<Banned, 'scope' | 'imposed'>,
 ): Banned {
-  const { nowMs, allowance, cost, standings, inFlight, strike } = decision;
+  const { nowMs, allowance, cost, windows, inFlight, strike } = decision;
   let retryAtMs = ban.untilMs;
-  for (const { limit, remaining, resetAtMs, needed } of standings) {
+  for (const { limit, remaining, resetAtMs, needed } of windows) {
     if (remaining < needed && limit >= needed) retryAtMs = Math.max(retryAtMs, resetAtMs);
   }
   const name = nameOfBan(ban);
-  const window = standings.find((standing) => standing.name === name);
+  const window = windows.find((one) => one.name === name);
   // The window may have ended during the ban, or the plan may no longer have it.
-  const binding: WindowBudget = {
+  const binding: CountedWindow = {
     window: ban.window,
     name,
     lengthMs: window?.lengthMs ?? WINDOW_MS[ban.window],
@@ -371,7 +370,7 @@ function banned(
     nowMs,
     allowance,
     cost,
-    standings,
+    windows,
     inFlight,
     binding,
     strike,

@@ -1,5 +1,5 @@
 import type { Allowance, Budget } from '../admit/plan.ts';
-import type { Banned, Crowded, Refused, WindowBudget } from '../admit/verdict.ts';
+import type { Banned, CountedWindow, Crowded, Refused } from '../admit/verdict.ts';
 import { ERRORS, type ErrorCode } from '../errors/catalogue.ts';
 import type { JwtRefusal } from '../identify/jwt.ts';
 import type { WindowName } from '../model/values.ts';
@@ -132,7 +132,7 @@ export function rateLimitExceeded({ binding, retryAtMs, nowMs, allowance }: Refu
   });
 }
 
-function refusingBudget({ budgets }: Allowance, { name, window }: WindowBudget): Budget {
+function refusingBudget({ budgets }: Allowance, { name, window }: CountedWindow): Budget {
   return budgets.find(({ prefix }) => name === `${prefix}${window}`) ?? budgets[0];
 }
 

@@ -63,11 +63,11 @@ export class RateLimitFields {
     return fields;
   }
 
-  #policyOf({ allowance, standings }: Verdict): string {
+  #policyOf({ allowance, windows }: Verdict): string {
     const { limits } = allowance;
-    for (let i = 0; i < standings.length; i++) {
+    for (let i = 0; i < windows.length; i++) {
       // An operator has topped up a window.
-      if (standings[i]!.limit !== limits[i]!.limit) return policyText(standings, allowance);
+      if (windows[i]!.limit !== limits[i]!.limit) return policyText(windows, allowance);
     }
     const known = this.#policies.get(allowance);
     if (known !== undefined) return known;
@@ -130,10 +130,10 @@ function resetSecond(resetAtMs: number): number {
 }
 
 function stateOf(verdict: Verdict): string {
-  const { standings, allowance, nowMs, kind, binding } = verdict;
+  const { windows, allowance, nowMs, kind, binding } = verdict;
   let state = '';
-  for (const standing of standings) {
-    const { name, remaining, resetAtMs } = kind !== 'admitted' && standing.name === binding?.name ? binding : standing;
+  for (const window of windows) {
+    const { name, remaining, resetAtMs } = kind !== 'admitted' && window.name === binding?.name ? binding : window;
     state += `${state === '' ? '' : ', '}"${name}";r=${remaining};t=${secondsUntil(resetAtMs, nowMs)}`;
   }
   return allowance.boundsInFlight || hasUnlimited(allowance) ? stateWithMore(state, verdict) : state;

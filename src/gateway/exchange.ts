@@ -1,5 +1,5 @@
 import type { Allowance } from '../admit/plan.ts';
-import type { Banned, Refused, Verdict, WindowBudget } from '../admit/verdict.ts';
+import type { Banned, CountedWindow, Refused, Verdict } from '../admit/verdict.ts';
 import type { WindowLimit } from '../admit/windows.ts';
 import type { Amounts } from '../engine/types.ts';
 import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
@@ -73,10 +73,10 @@ export interface Exchange {
   /** The limits that applied, without what operators have added: the same array for all requests under them. */
   readonly limits: readonly WindowLimit[];
   /**
-   * The standing of each of them after the decision, in the same order. A limit that is shown beside what is used or left is that of
-   * its standing, which contains the top-ups.
+   * The window of each of them after the decision, in the same order. Where a report shows a limit beside what is used or left, it
+   * takes the limit of the window, which contains the top-ups.
    */
-  readonly standings: readonly WindowBudget[];
+  readonly windows: readonly CountedWindow[];
   readonly judgement: Judgement;
   /**
    * The binding window. For an admitted request the one with the fewest left, for a refused one the one that refused
@@ -141,7 +141,7 @@ export class ExchangeRecorder implements Exchange {
   cost = 0;
   units: PaidUnits | null = null;
   limits: readonly WindowLimit[] = NONE;
-  standings: readonly WindowBudget[] = NONE;
+  windows: readonly CountedWindow[] = NONE;
   window: LimitName | null = null;
   imposedBan: number | null = null;
   decidedAtMs: number | null = null;
@@ -216,7 +216,7 @@ export class ExchangeRecorder implements Exchange {
     this.source = source;
     this.cost = verdict.cost;
     this.limits = verdict.allowance.limits;
-    this.standings = verdict.standings;
+    this.windows = verdict.windows;
     this.window = verdict.binding?.name ?? null;
     this.imposedBan = verdict.kind === 'banned' && verdict.imposed ? verdict.number : null;
     // A request that was not counted belongs to no simulation.

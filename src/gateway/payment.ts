@@ -1,5 +1,5 @@
 import { shadowIdOf } from '../admit/account-id.ts';
-import type { Admission, Admitted, Verdict } from '../admit/verdict.ts';
+import type { AdmissionResult, Admitted, Verdict } from '../admit/verdict.ts';
 import type { Amounts } from '../engine/types.ts';
 import { isClientBodyError } from '../forward/faults.ts';
 import type { ConsumerShare } from '../forward/upstream/upstream.ts';
@@ -58,7 +58,7 @@ export class Payment {
   #ended: Ended = 'failed';
   /** The decision that has taken the reserve. */
   #verdict: Admitted | null = null;
-  #watched: Promise<Admission> | null = null;
+  #watched: Promise<AdmissionResult> | null = null;
 
   /** @param charges with at least one; null if it charges no unit */
   constructor(
@@ -167,7 +167,7 @@ export class Payment {
     if (this.#verdict !== null) this.#deps.admitter.settle(this.#caller.id, this.#verdict, paid);
   }
 
-  #settleShadow({ verdict, source }: Extract<Admission, { kind: 'decided' }>, used: PaidUnits): void {
+  #settleShadow({ verdict, source }: Extract<AdmissionResult, { kind: 'decided' }>, used: PaidUnits): void {
     const { admitter } = this.#deps;
     const id = shadowIdOf(this.#caller.id);
     if (verdict.kind === 'admitted') admitter.settle(id, verdict, used);

@@ -53,7 +53,7 @@ export function ownLinesOf({ rateLimitFields }: GatewayDeps, verdict: Verdict, r
 function limitFieldsOf(deps: GatewayDeps, { verdict, caller, origin }: KnownCaller): string[] {
   const { rateLimitFields, admitter } = deps;
   if (verdict !== null) return rateLimitFields.ofVerdict(verdict);
-  if (caller !== null) return rateLimitFields.ofVerdict(admitter.standing(caller.id, caller.allowance));
+  if (caller !== null) return rateLimitFields.ofVerdict(admitter.knownVerdict(caller.id, caller.allowance));
   return budgetFields(deps, origin);
 }
 

@@ -1,7 +1,7 @@
-import type { AdmissionListener } from '../admit/batch.ts';
+import type { ResultListener } from '../admit/batch.ts';
 import { ALL_UNSEEN } from '../admit/decision.ts';
 import type { Allowance } from '../admit/plan.ts';
-import { type Admission, type Admitted, type Verdict, verdictOnBudgets } from '../admit/verdict.ts';
+import { type AdmissionResult, type Admitted, type Verdict, verdictOnBudgets } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import { type ErrorResponse, errorResponse, plainError, refusal } from '../annotate/errors.ts';
 import { ClientBodyError, type ClientBodyErrorCode } from '../forward/faults.ts';
@@ -51,7 +51,7 @@ import { WholeBody } from './whole-body.ts';
  * request has reached: received, identified, scheduled, policies decided, decided, counted, admitted, forwarded, ended, closed. A
  * step that refuses the request ends it. Every request ends in `#ended`, exactly once.
  */
-export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
+export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   readonly #deps: GatewayDeps;
   readonly #request: ClientRequest;
   readonly #response: ClientResponse;
@@ -309,28 +309,28 @@ export class RequestFlow implements AdmissionListener, ProxyFlow, Waiter {
       this.#decided({ kind: 'decided', verdict, source: null });
       return;
     }
-    const admission = admitter.ask(id, allowance, cost, this.#record.waitedMs, this, this.#payment?.amounts);
-    if (admission !== null) this.#decided(admission);
+    const result = admitter.ask(id, allowance, cost, this.#record.waitedMs, this, this.#payment?.amounts);
+    if (result !== null) this.#decided(result);
     else this.#record.asked(this.#deps.monotonicMs());
   }
 
-  /** The admission has come: from the store, or made here because the store did not answer in time. */
-  onAdmission(admission: Admission): void {
+  /** Called with the result: the store's, or one of this gateway's own because the store did not answer in time. */
+  onResult(result: AdmissionResult): void {
     const nowMs = this.#deps.monotonicMs();
     try {
       this.#record.answered(nowMs);
-      this.#decided(admission);
+      this.#decided(result);
     } catch (error) {
       this.failed(error);
     }
     this.worked(nowMs, this.#deps.monotonicMs());
   }
 
-  #decided(admission: Admission): void {
-    const verdict = admission.kind === 'decided' ? admission.verdict : null;
+  #decided(result: AdmissionResult): void {
+    const verdict = result.kind === 'decided' ? result.verdict : null;
     this.#verdict = verdict;
     // The record has what was counted, even if the client has disconnected.
-    if (admission.kind === 'decided') this.#record.decided(admission.verdict, admission.source, this.#payment?.amounts);
+    if (result.kind === 'decided') this.#record.decided(result.verdict, result.source, this.#payment?.amounts);
     if (verdict?.kind === 'admitted') this.#counted(verdict);
     if (!this.clientStillWaiting(0)) return;
     if (verdict === null) this.#refuseAs(REFUSALS.undecided);

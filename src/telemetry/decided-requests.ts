@@ -45,7 +45,7 @@ export class DecidedRequests {
     const { consumerId, accountId = consumerId, method, path } = exchange;
     const isOfCustomer = accountId !== consumerId;
     this.#accountIds[at] = isOfCustomer ? accountId : null;
-    this.#remaining[at] = exchange.standings[isOfCustomer ? orderingIndex(exchange.limits) : 0]?.remaining ?? 0;
+    this.#remaining[at] = exchange.windows[isOfCustomer ? orderingIndex(exchange.limits) : 0]?.remaining ?? 0;
     this.#methods[at] = method.length > MAX_METHOD ? '' : method;
     this.#routes[at] = exchange.route;
     this.#paths[at] = exchange.hasGroups && path !== null && path.length <= MAX_PATH ? ownCopy(path) : null;

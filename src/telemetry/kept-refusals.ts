@@ -149,11 +149,11 @@ export class KeptRefusals {
    * A request that was admitted, and refused afterwards because its route does not serve it, has them too.
    * @returns the numbers of the limits beyond those that have a place in the row; null if there are none
    */
-  #addLimits(at: number, { standings }: Exchange): readonly number[] | null {
+  #addLimits(at: number, { windows }: Exchange): readonly number[] | null {
     const numbers = this.#numbers;
     let further: number[] | null = null;
-    for (let i = 0; i < standings.length; i++) {
-      const { limit, used, remaining } = standings[i]!;
+    for (let i = 0; i < windows.length; i++) {
+      const { limit, used, remaining } = windows[i]!;
       if (i >= WINDOWS.length) {
         further ??= [];
         further.push(limit, used, remaining);
@@ -271,7 +271,7 @@ export class KeptRefusals {
 
 function inUnitsOf(verdict: Exchange['refusal'] | null): readonly (InUnit | null)[] | null {
   if (verdict?.allowance.inUnits === undefined) return null;
-  return verdict.standings.map(({ unit, needed }) => (unit === null ? null : { unit, needed }));
+  return verdict.windows.map(({ unit, needed }) => (unit === null ? null : { unit, needed }));
 }
 
 /** As operators see it; undefined if nothing was paid. */

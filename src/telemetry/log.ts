@@ -213,15 +213,15 @@ export class AccessLines {
    * @returns the line as pino would write it, with its line feed
    */
   lineOf(exchange: LoggedExchange, nowMs: number, more: string, message: string): string {
-    const { limits, standings, attempts = 1 } = exchange;
+    const { limits, windows, attempts = 1 } = exchange;
     let tried = attempts > 1 ? `,"attempts":${attempts}` : '';
     if (exchange.isOverRetryBudget === true) tried += ',"retry":"over_budget"';
     if (exchange.policy != null) tried += `,"policy":${text(exchange.policy)}`;
     if (exchange.units != null) tried += unitsOf(exchange.units);
     let left = '';
     let hasTopUp = false;
-    for (let i = 0; i < standings.length; i++) {
-      const { name, limit, remaining } = standings[i]!;
+    for (let i = 0; i < windows.length; i++) {
+      const { name, limit, remaining } = windows[i]!;
       left += `${i === 0 ? '"' : ',"'}${name}":${remaining}`;
       if (limit !== limits[i]!.limit) hasTopUp = true;
     }
@@ -230,7 +230,7 @@ export class AccessLines {
       `{"level":${isServerError(exchange) ? 40 : 30},"time":"${this.#isoTime(nowMs)}","requestId":${text(exchange.requestId)}` +
       `,"traceId":${text(exchange.traceId)},"path":${text(exchange.path)},"clientAddress":${text(exchange.clientAddress)}` +
       `,"consumerId":${text(exchange.consumerId)}${customerOf(exchange)}${this.#kindOf(exchange)}` +
-      `,"limits":{${hasTopUp ? limitsText(standings) : this.#limitsOf(limits)}}${this.#targetOf(exchange)}` +
+      `,"limits":{${hasTopUp ? limitsText(windows) : this.#limitsOf(limits)}}${this.#targetOf(exchange)}` +
       `,"decidedAtMs":${this.#decided(exchange.decidedAtMs)},"bytesIn":${exchange.bytesIn},"bytesOut":${exchange.bytesOut}` +
       `,"remaining":{${left}}${tried},"totalMs":${thousandths(exchange.totalMs)},"storeMs":${thousandths(exchange.storeMs)}` +
       `,"upstreamMs":${thousandths(exchange.upstreamMs)}${more},"msg":"${message}"}\n`
@@ -292,8 +292,8 @@ function limitsText(limits: readonly Pick<WindowLimit, 'window' | 'name' | 'limi
 }
 
 /** What operators have added to the limits, as a member. A simulation takes it off, because plans lack it. */
-function topUpsOf({ limits, standings }: LoggedExchange): string {
-  const added = standings.flatMap(({ name, limit }, i) => {
+function topUpsOf({ limits, windows }: LoggedExchange): string {
+  const added = windows.flatMap(({ name, limit }, i) => {
     const amount = limit - limits[i]!.limit;
     return amount === 0 ? [] : [`"${name}":${amount}`];
   });

@@ -225,14 +225,14 @@ function recordQuotas(registry: MetricRegistry): Recorder {
     'Requests that limits which are only watched would have refused, by their window; they were served all the same.',
     ['plan', 'window', 'judgement'],
   );
-  return ({ plan, window, judgement, standings, imposedBan, shadow }) => {
+  return ({ plan, window, judgement, windows, imposedBan, shadow }) => {
     if (plan !== null && shadow?.window) shadows.count(plan, shadow.window, shadow.judgement);
     if (plan === null || window === null) return;
     if (judgement === 'refused' || judgement === 'banned') over.count(plan, window, judgement);
     if (imposedBan !== null) bans.inc({ plan, rung: imposedBan < RUNGS ? String(imposedBan) : `${RUNGS}+` });
     if (judgement !== 'admitted') return;
-    for (let i = 0; i < standings.length; i++) {
-      const { name, limit, remaining } = standings[i]!;
+    for (let i = 0; i < windows.length; i++) {
+      const { name, limit, remaining } = windows[i]!;
       if (name === window && remaining <= limit * NEAR) near.inc({ plan, window });
     }
   };

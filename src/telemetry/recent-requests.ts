@@ -137,13 +137,13 @@ export class RecentRequests {
   }
 
   /** Notes a consumer that has at most half of a window left, or less than one more such request costs. */
-  #noteNear({ consumerId, accountId, plan, cost, standings }: Exchange, nowMs: number): void {
+  #noteNear({ consumerId, accountId, plan, cost, windows }: Exchange, nowMs: number): void {
     let least = 2;
     let longest: LimitName | null = null;
     let longestMs = 0;
     let isUrgent = false;
-    for (let i = 0; i < standings.length; i++) {
-      const { limit, name, lengthMs, remaining: left } = standings[i]!;
+    for (let i = 0; i < windows.length; i++) {
+      const { limit, name, lengthMs, remaining: left } = windows[i]!;
       if (left * 2 > limit && left >= cost) continue;
       if (left * 10 <= limit || left < cost) isUrgent = true;
       const share = limit === 0 ? 0 : left / limit;

@@ -154,10 +154,10 @@ test('what is remembered is bounded (reliability 138)', async () => {
 
 test('where a caller stands is told without asking the store', async () => {
   const { admitter, burst, ledger, pass } = admitterOn();
-  expect(admitter.standing('a', unbanned)).toMatchObject({ binding: { remaining: 10 } });
+  expect(admitter.knownVerdict('a', unbanned)).toMatchObject({ binding: { remaining: 10 } });
   await burst('a', unbanned, 4);
-  expect(admitter.standing('a', unbanned)).toMatchObject({ binding: { remaining: 6 } });
+  expect(admitter.knownVerdict('a', unbanned)).toMatchObject({ binding: { remaining: 6 } });
   pass(60_001);
-  expect(admitter.standing('a', unbanned)).toMatchObject({ binding: { remaining: 10 } });
+  expect(admitter.knownVerdict('a', unbanned)).toMatchObject({ binding: { remaining: 10 } });
   expect(ledger.calls).toHaveLength(1);
 });

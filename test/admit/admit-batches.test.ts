@@ -23,8 +23,8 @@ test('requests of one key in one turn are one ask, and all asks of a turn one ca
 test('each of a turn is told its own place: the remaining requests go down one by one, in the order of arrival', async () => {
   const { burst } = admitterOn();
   const admissions = await burst('a', allowance({ minute: 5 }), 8);
-  const told = admissions.map((admission) =>
-    admission.kind === 'decided' ? [admission.verdict.kind, admission.verdict.binding?.remaining] : [],
+  const told = admissions.map((result) =>
+    result.kind === 'decided' ? [result.verdict.kind, result.verdict.binding?.remaining] : [],
   );
   expect(told).toEqual([
     ...[4, 3, 2, 1, 0].map((remaining) => ['admitted', remaining]),

@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest';
 import { Admitter } from '../../src/admit/admit.ts';
 import { decide } from '../../src/admit/decision.ts';
 import { type DecisionRequest, type Ledger, NothingDone } from '../../src/admit/ledger.ts';
-import type { Admission } from '../../src/admit/verdict.ts';
+import type { AdmissionResult } from '../../src/admit/verdict.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
 import type { AccountState, Decision } from '../../src/engine/types.ts';
 import { allowance } from '../support/allowance.ts';
@@ -69,14 +69,14 @@ test('whatever happens to calls and time, each request is answered once, and wha
         wallMs: () => 1_800_000_000_000,
         remembered: 100,
       });
-      const answers: { consumerId: string; cost: number; told: Admission[] }[] = [];
+      const answers: { consumerId: string; cost: number; told: AdmissionResult[] }[] = [];
       const end = (at: number, how: 'answered' | 'lost' | 'undone') => ledger.open.splice(at, 1)[0]!.end(how);
       for (const one of steps) {
         if (one.kind === 'ask') {
           const { consumerId, cost } = one;
-          const told: Admission[] = [];
+          const told: AdmissionResult[] = [];
           answers.push({ consumerId, cost, told });
-          const asker = { onAdmission: (admission: Admission) => void told.push(admission) };
+          const asker = { onResult: (result: AdmissionResult) => void told.push(result) };
           const atOnce = admitter.ask(consumerId, plans[one.plan]!, cost, one.waitedMs, asker);
           if (atOnce !== null) told.push(atOnce);
         } else if (one.kind === 'pass') await pass(one.ms);
@@ -100,6 +100,6 @@ test('whatever happens to calls and time, each request is answered once, and wha
   );
 });
 
-function isAdmittedByStore(admission: Admission): boolean {
-  return admission.kind === 'decided' && admission.source === 'store' && admission.verdict.kind === 'admitted';
+function isAdmittedByStore(result: AdmissionResult): boolean {
+  return result.kind === 'decided' && result.source === 'store' && result.verdict.kind === 'admitted';
 }

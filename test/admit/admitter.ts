@@ -1,6 +1,6 @@
 import { Admitter, type AdmitterOptions } from '../../src/admit/admit.ts';
 import type { Allowance } from '../../src/admit/plan.ts';
-import type { Admission } from '../../src/admit/verdict.ts';
+import type { AdmissionResult } from '../../src/admit/verdict.ts';
 import { FakeLedger } from './fake-ledger.ts';
 
 /** A gateway's admission before a store of the test's, both on clocks that the test moves together. */
@@ -30,13 +30,12 @@ export function admitterOn(ledger = new FakeLedger(), options: Partial<AdmitterO
 }
 
 /** What became of a request: `admitted`, `refused`, `banned`, `unavailable`. */
-export const kindOf = (admission: Admission) =>
-  admission.kind === 'decided' ? admission.verdict.kind : admission.kind;
+export const kindOf = (result: AdmissionResult) => (result.kind === 'decided' ? result.verdict.kind : result.kind);
 
 /** What a client is told to wait, seconds; null where it is admitted, or waiting does not help. */
-export function retryAfterOf(admission: Admission): number | null {
-  if (admission.kind !== 'decided') return null;
-  const { verdict } = admission;
+export function retryAfterOf(result: AdmissionResult): number | null {
+  if (result.kind !== 'decided') return null;
+  const { verdict } = result;
   if (verdict.kind !== 'refused' && verdict.kind !== 'banned') return null;
   const { retryAtMs, nowMs } = verdict;
   if (retryAtMs === null) return null;

@@ -32,8 +32,8 @@ function decided(onFailure: OnFailure, { state = UNSEEN, n = 3, isUncounted = tr
     },
   );
   const kinds = Array.from({ length: n }, (_, i) => {
-    const admission = admissionOf(i);
-    return admission.kind === 'decided' ? admission.verdict.kind : admission.kind;
+    const result = admissionOf(i);
+    return result.kind === 'decided' ? result.verdict.kind : result.kind;
   });
   return { kinds, counts, deferred, used: accounts.known(['a']).accounts[0]!.windows.minute?.used ?? 0 };
 }

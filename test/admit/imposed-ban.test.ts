@@ -8,7 +8,7 @@ test('of all that are banned in one millisecond, on two gateways, exactly the on
   const ledger = new FakeLedger();
   const gateways = [admitterOn(ledger), admitterOn(ledger)];
   const admissions = (await Promise.all(gateways.map(({ burst }) => burst('a', plan, 5)))).flat();
-  const verdicts = admissions.flatMap((admission) => (admission.kind === 'decided' ? [admission.verdict] : []));
+  const verdicts = admissions.flatMap((result) => (result.kind === 'decided' ? [result.verdict] : []));
   const banned = verdicts.filter((verdict) => verdict.kind === 'banned');
   expect(verdicts.filter(({ kind }) => kind === 'admitted')).toHaveLength(1);
   expect(banned).toHaveLength(7);

@@ -8,7 +8,7 @@ const PLAN = allowance({ minute: 1_000 });
 
 /** A batch of a hundred requests that do not fit. */
 function batchOf(consumerId: string): Batch {
-  const waiting = Array.from({ length: 100 }, () => ({ onAdmission: () => {} }));
+  const waiting = Array.from({ length: 100 }, () => ({ onResult: () => {} }));
   return {
     consumerId,
     accountIds: [consumerId],

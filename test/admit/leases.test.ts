@@ -3,7 +3,7 @@ import { Admitter } from '../../src/admit/admit.ts';
 import type { RecallFeed } from '../../src/admit/leases.ts';
 import { NothingDone } from '../../src/admit/ledger.ts';
 import { budgetOf } from '../../src/admit/plan.ts';
-import type { Admission } from '../../src/admit/verdict.ts';
+import type { AdmissionResult } from '../../src/admit/verdict.ts';
 import { allowance, alsoCharging } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
 import { kindOf } from './admitter.ts';
@@ -48,9 +48,9 @@ const PLAN = allowance({ minute: 1_000 }, { after: 3 });
 const OF_CUSTOMER = alsoCharging(PLAN, [budgetOf({ ...PLAN.budgets[0], scope: 'customer' })]);
 const SAME_BUT_RELOADED = allowance({ minute: 1_000 }, { after: 3 });
 
-const sourceOf = (admission: Admission | undefined) => (admission?.kind === 'decided' ? admission.source : null);
-const remainingOf = (admission: Admission) =>
-  admission.kind === 'decided' ? admission.verdict.binding?.remaining : undefined;
+const sourceOf = (result: AdmissionResult | undefined) => (result?.kind === 'decided' ? result.source : null);
+const remainingOf = (result: AdmissionResult) =>
+  result.kind === 'decided' ? result.verdict.binding?.remaining : undefined;
 const usedIn = async (ledger: FakeLedger) => (await ledger.present('a', PLAN)).accounts[0].windows.minute?.used;
 
 test('a busy consumer costs few calls, and is told what it would be told without leases', async () => {
@@ -58,7 +58,7 @@ test('a busy consumer costs few calls, and is told what it would be told without
   const [gateway] = gateways;
   const remaining: (number | undefined)[] = [];
   for (let i = 0; i < 100; i++) {
-    for (const admission of await gateway!.send(PLAN, 2)) remaining.push(remainingOf(admission));
+    for (const result of await gateway!.send(PLAN, 2)) remaining.push(remainingOf(result));
     await pass(5);
   }
   expect(remaining).toEqual(Array.from({ length: 200 }, (_, i) => 999 - i));
@@ -68,8 +68,8 @@ test('a busy consumer costs few calls, and is told what it would be told without
 test('a consumer below 40 requests a second borrows nothing', async () => {
   const { gateways, ledger, pass } = fleetOf(1);
   for (let i = 0; i < 40; i++) {
-    const [admission] = await gateways[0]!.send();
-    expect(sourceOf(admission)).toBe('store');
+    const [result] = await gateways[0]!.send();
+    expect(sourceOf(result)).toBe('store');
     await pass(26);
   }
   expect(ledger.calls).toHaveLength(40);
@@ -299,10 +299,10 @@ test('what a gateway reports as left is too high by no more than others have adm
   const admitted: { readonly atMs: number; readonly by: number }[] = [];
   let tooHigh = 0;
   const send = async (by: number, n: number) => {
-    for (const admission of await gateways[by]!.send(plan, n)) {
+    for (const result of await gateways[by]!.send(plan, n)) {
       const atMs = performance.now();
       admitted.push({ atMs, by });
-      const excess = remainingOf(admission)! - (4_000 - admitted.length);
+      const excess = remainingOf(result)! - (4_000 - admitted.length);
       const others = admitted.filter((other) => other.by !== by && other.atMs >= atMs - 250).length;
       expect(excess).toBeLessThanOrEqual(others);
       if (excess > 0) tooHigh++;

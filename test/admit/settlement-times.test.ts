@@ -37,8 +37,8 @@ function gateway() {
   const { admitter } = admitterOn(ledger);
   /** A request that takes so many tokens. */
   const request = async (tokens: number, consumerId = 'key_1') => {
-    const admission = await admitter.admit(consumerId, ALLOWANCE, 1, 0, { tokens });
-    return (admission as { readonly verdict: Admitted }).verdict;
+    const result = await admitter.admit(consumerId, ALLOWANCE, 1, 0, { tokens });
+    return (result as { readonly verdict: Admitted }).verdict;
   };
   const settle = (verdict: Admitted, settled: number) =>
     admitter.settle('key_1', verdict, [{ unit: 'tokens', settled }]);

@@ -5,7 +5,7 @@ import { hourOf } from '../../src/admit/history.ts';
 import { type DeferredUsage, NothingDone, type ReconciledUsage } from '../../src/admit/ledger.ts';
 import { budgetOf } from '../../src/admit/plan.ts';
 import { UsageBacklog } from '../../src/admit/usage-backlog.ts';
-import type { Admission } from '../../src/admit/verdict.ts';
+import type { AdmissionResult } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
 import { Failure } from '../../src/failure.ts';
@@ -273,11 +273,11 @@ describe('a call that was given up', () => {
 
 describe('the time that a request may wait', () => {
   /** What each has become so far; undefined as long as it waits. */
-  const settledOf = (admissions: readonly (Admission | Promise<Admission>)[]) => {
-    const settled: (Admission | undefined)[] = admissions.map(() => undefined);
+  const settledOf = (admissions: readonly (AdmissionResult | Promise<AdmissionResult>)[]) => {
+    const settled: (AdmissionResult | undefined)[] = admissions.map(() => undefined);
     for (const [i, it] of admissions.entries()) {
-      void Promise.resolve(it).then((admission) => {
-        settled[i] = admission;
+      void Promise.resolve(it).then((result) => {
+        settled[i] = result;
       });
     }
     return settled;

@@ -18,9 +18,7 @@ const verdict = (of: Allowance, state: Partial<AccountState>, cost = 1): Verdict
 describe('of requests that are decided together', () => {
   test('each sees the budget after itself', () => {
     const decision = decide([UNSEEN], plan, T0, 2, 3);
-    const remaining = [0, 1, 2].map((i) =>
-      verdictOf(decision, plan, i).standings.map((standing) => standing.remaining),
-    );
+    const remaining = [0, 1, 2].map((i) => verdictOf(decision, plan, i).windows.map((window) => window.remaining));
     expect(remaining).toEqual([
       [3, 6],
       [1, 4],
@@ -70,7 +68,7 @@ describe('the binding window of an admitted request', () => {
     expect(binding(2, 5, 50, 50)).toBe('hour');
   });
   test('is none without limits', () => {
-    expect(verdictOnBudgets([UNSEEN], allowance({}, null), T0, 0)).toMatchObject({ binding: null, standings: [] });
+    expect(verdictOnBudgets([UNSEEN], allowance({}, null), T0, 0)).toMatchObject({ binding: null, windows: [] });
   });
 });
 
@@ -99,7 +97,7 @@ describe('a refusal', () => {
   test('by a sliding window ends when enough has left, and else tells when the next part leaves', () => {
     const sliding = allowance({ minute: 10 }, null, { minute: { slices: 4 } });
     const windows = { minute: slicedCount({ per: 4, startsAtMs: T0 - 20_000, first: 0, counts: [2, 7] }, 60_000) };
-    const resetOf = (cost: number) => verdict(sliding, { windows }, cost).standings[0]!.resetAtMs - T0;
+    const resetOf = (cost: number) => verdict(sliding, { windows }, cost).windows[0]!.resetAtMs - T0;
     expect([resetOf(1), resetOf(2), resetOf(3), resetOf(4)]).toEqual([55_000, 55_000, 55_000, 70_000]);
   });
 });

@@ -46,7 +46,7 @@ function fieldsOf(names: readonly string[]): Map<string, string> {
 }
 
 function expectOneWindow(verdict: Refused | Banned): void {
-  const { binding, standings, nowMs } = verdict;
+  const { binding, windows, nowMs } = verdict;
   const answer = refusal(verdict);
   const { message, details } = JSON.parse(answer.body);
   const fields = fieldsOf([...FIELDS.ofVerdict(verdict), ...answer.fields]);
@@ -56,7 +56,7 @@ function expectOneWindow(verdict: Refused | Banned): void {
 
   expect(Number(fields.get('X-RateLimit-Limit'))).toBe(binding.limit);
   // The plan may have lost the window that led to the ban.
-  if (standings.some(({ name }) => name === binding.name)) {
+  if (windows.some(({ name }) => name === binding.name)) {
     expect(remaining).toBe(fields.get('X-RateLimit-Remaining'));
     if (retryAfter !== null) expect(Number(resetIn)).toBe(retryAfter);
   }
@@ -70,10 +70,10 @@ function expectOneWindow(verdict: Refused | Banned): void {
   expect({ ...details, name }).toMatchObject({ name: binding.name, limit: binding.limit, resetAt });
   expect(message).toContain(`${binding.limit}${binding.unit === null ? '' : ` ${binding.unit}`} per ${windowOf(name)}`);
   expect(Number(fields.get('X-RateLimit-Remaining'))).toBeLessThan(binding.needed);
-  const tooSmall = standings.filter(({ limit, needed }) => limit < needed);
+  const tooSmall = windows.filter(({ limit, needed }) => limit < needed);
   if (tooSmall.length === 0) {
     expect(retryAfter).not.toBeNull();
-    const waited = standings.filter(({ remaining: left, needed }) => left < needed);
+    const waited = windows.filter(({ remaining: left, needed }) => left < needed);
     for (const { resetAtMs } of waited) expect(resetAtMs).toBeLessThanOrEqual(binding.resetAtMs);
     return;
   }

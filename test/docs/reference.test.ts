@@ -12,8 +12,8 @@ import { LABELS } from '../../tools/docs/metrics.ts';
 import { generatedPages } from '../../tools/docs/pages.ts';
 import { unknownCitations } from '../../tools/docs/reliability.ts';
 import { metrics } from '../../tools/docs/sources.ts';
+import { countedWindowsOf } from '../support/counted-windows.ts';
 import { ROOT } from '../support/processes.ts';
-import { standingsOf } from '../support/standings.ts';
 
 const pages = await generatedPages();
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
@@ -138,8 +138,8 @@ function accessLines(): object[] {
     units: [{ unit: 'tokens', reserved: 1_000, settled: 742, why: null }],
   });
   const minute = windowLimit('minute', 60);
-  const [topped] = standingsOf([{ ...minute, limit: 90 }], [89]);
-  log.access({ ...EXCHANGE, status: 504, limits: [minute], standings: [topped!] });
+  const [topped] = countedWindowsOf([{ ...minute, limit: 90 }], [89]);
+  log.access({ ...EXCHANGE, status: 504, limits: [minute], windows: [topped!] });
   void log.close();
   expect(lines).toHaveLength(5);
   return lines;
@@ -156,7 +156,7 @@ const EXCHANGE: Exchange = {
   plan: 'free',
   cost: 1,
   limits: [],
-  standings: [],
+  windows: [],
   judgement: 'admitted',
   window: null,
   imposedBan: null,

@@ -30,7 +30,7 @@ test('n requests decided at once are judged as n single ones, and leave the same
           return verdictOf(decision, plan, 0);
         });
         expect(together.map(({ kind }) => kind)).toEqual(apart.map(({ kind }) => kind));
-        expect(together.map(({ standings }) => standings)).toEqual(apart.map(({ standings }) => standings));
+        expect(together.map(({ windows }) => windows)).toEqual(apart.map(({ windows }) => windows));
         const strikeOf = (verdict: Verdict) => ('strike' in verdict ? verdict.strike : null);
         expect(together.map(strikeOf)).toEqual(apart.map(strikeOf));
         expect(batch.accounts[0]).toEqual(single);

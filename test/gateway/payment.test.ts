@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Admission, Admitted } from '../../src/admit/verdict.ts';
+import type { AdmissionResult, Admitted } from '../../src/admit/verdict.ts';
 import type { Amounts } from '../../src/engine/types.ts';
 import { Payment } from '../../src/gateway/payment.ts';
 import type { ProxyResult } from '../../src/gateway/proxy-request.ts';
@@ -15,7 +15,10 @@ const VERDICT = { kind: 'admitted', allowance: {}, cost: 1 } as Admitted;
 const WATCHED = { kind: 'admitted', allowance: { shadow: { inUnits: ['tokens'] } }, cost: 2 } as unknown as Admitted;
 
 /** A payment with what it tells the store: each settlement, and each request that is counted in the shadow. */
-function payment(charges: readonly Charge[] | null, watched: Promise<Admission> = Promise.resolve({} as Admission)) {
+function payment(
+  charges: readonly Charge[] | null,
+  watched: Promise<AdmissionResult> = Promise.resolve({} as AdmissionResult),
+) {
   const settled: [id: string, amount: number][] = [];
   const asked: [id: string, amounts: Amounts | undefined][] = [];
   const admitter = {
@@ -78,7 +81,7 @@ test('a request that ended while the store was asked gets its reserve back at on
 
 test('limits that are only watched are settled with what was paid, and only their verdict is waited for', async () => {
   const verdict = { kind: 'refused', binding: { name: 'tokens-minute' } };
-  const { promise, resolve } = Promise.withResolvers<Admission>();
+  const { promise, resolve } = Promise.withResolvers<AdmissionResult>();
   const { of: one, settled, asked } = payment(CHARGES, promise);
   one.reserve(null);
   one.taken(VERDICT, false);
@@ -87,7 +90,7 @@ test('limits that are only watched are settled with what was paid, and only thei
   one.forwarded(whole);
   const known = one.end(200, 1, null);
   expect(settled).toEqual([['key_1', 300]]);
-  resolve({ kind: 'decided', verdict, source: 'store' } as unknown as Admission);
+  resolve({ kind: 'decided', verdict, source: 'store' } as unknown as AdmissionResult);
   await known;
   const [[id, amounts]] = asked as [[string, Amounts]];
   expect(amounts).toEqual({ tokens: 300 });

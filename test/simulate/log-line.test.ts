@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
 import type { Exchange } from '../../src/gateway/exchange.ts';
 import { LogLine } from '../../src/simulate/log-line.ts';
-import { standingsOf } from '../support/standings.ts';
+import { countedWindowsOf } from '../support/counted-windows.ts';
 import { processorMs } from '../support/stopwatch.ts';
 import { lineOf } from './recorded.ts';
 
@@ -27,8 +27,8 @@ const LIMITS: Exchange['limits'] = [
 
 describe('a line of a request', () => {
   test('with a top-up is read with the limits of its plan, and with what was used of the raised one', () => {
-    const [minute, day] = standingsOf(LIMITS, [8, 900]);
-    const line = lineOf({ limits: LIMITS, standings: [{ ...minute!, limit: 110 }, day!] });
+    const [minute, day] = countedWindowsOf(LIMITS, [8, 900]);
+    const line = lineOf({ limits: LIMITS, windows: [{ ...minute!, limit: 110 }, day!] });
     expect(JSON.parse(line)).toMatchObject({
       limits: { minute: 110 },
       remaining: { minute: 8 },
@@ -42,7 +42,7 @@ describe('a line of a request', () => {
   test('is read to what a replay needs', () => {
     const line = lineOf({
       limits: LIMITS,
-      standings: standingsOf(LIMITS, [58, 900]),
+      windows: countedWindowsOf(LIMITS, [58, 900]),
       judgement: 'banned',
       imposedBan: 3,
       cost: 2,
@@ -74,7 +74,7 @@ describe('a line of a request', () => {
     const line = lineOf({
       ...{
         limits: LIMITS,
-        standings: standingsOf(LIMITS, [58, 900]),
+        windows: countedWindowsOf(LIMITS, [58, 900]),
         attempts: 2,
         isOverRetryBudget: true,
         policy: 'a,"units":{',
@@ -88,13 +88,15 @@ describe('a line of a request', () => {
     for (const one of [line, rewritten(line), reversed(line)]) {
       expect(read(one)).toMatchObject({ kind: 'decided', units, used: 2, count: 1 });
     }
-    expect(read(lineOf({ limits: LIMITS, standings: standingsOf(LIMITS, [58, 900]), attempts: 2 })).units).toEqual([]);
+    expect(read(lineOf({ limits: LIMITS, windows: countedWindowsOf(LIMITS, [58, 900]), attempts: 2 })).units).toEqual(
+      [],
+    );
     const broken = ['7', 'null', '{"tokens":{}}', '{"tokens":7}', '{"tokens":{"reserved":-1,"settled":0}}'];
     for (const units of broken) {
       expect(read(line.replace(/"units":.*\}\}/, `"units":${units}`)).kind, units).toBe('broken');
     }
     const nine = Array.from({ length: 9 }, (_, i) => ({ ...tokens, unit: `u${i}` }));
-    expect(read(lineOf({ limits: LIMITS, standings: standingsOf(LIMITS, [58, 900]), units: nine })).kind).toBe(
+    expect(read(lineOf({ limits: LIMITS, windows: countedWindowsOf(LIMITS, [58, 900]), units: nine })).kind).toBe(
       'broken',
     );
   });
@@ -102,9 +104,9 @@ describe('a line of a request', () => {
   test('as the gateway writes it is read without parsing it as JSON', () => {
     const parse = vi.spyOn(JSON, 'parse');
     const kinds = [
-      lineOf({ limits: LIMITS, standings: standingsOf(LIMITS, [58, 900]) }),
+      lineOf({ limits: LIMITS, windows: countedWindowsOf(LIMITS, [58, 900]) }),
       lineOf(
-        { limits: LIMITS, standings: standingsOf(LIMITS, [0, 900]), judgement: 'refused', source: 'memory' },
+        { limits: LIMITS, windows: countedWindowsOf(LIMITS, [0, 900]), judgement: 'refused', source: 'memory' },
         ',"count":7',
         'refusals',
       ),
@@ -126,7 +128,7 @@ describe('a line of a request', () => {
     const line = lineOf({
       ...{ accountId: 'cus_1/key_1', path: '/v1/search/a', method: 'POST' },
       limits,
-      standings: standingsOf(limits, [58, 49, 900]),
+      windows: countedWindowsOf(limits, [58, 49, 900]),
     });
     const readPaths = (text: string) => {
       const log = new LogLine(true);

@@ -79,7 +79,7 @@ export class Gateway {
       lineOf({
         ...{ consumerId: caller.id, accountId, plan: caller.plan, path, method, cost, judgement: verdict.kind },
         limits: allowance.limits,
-        standings: verdict.standings,
+        windows: verdict.windows,
         imposedBan: verdict.kind === 'banned' && verdict.imposed ? verdict.number : null,
         decidedAtMs: atMs,
         units: units.length === 0 ? null : units,

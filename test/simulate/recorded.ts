@@ -19,7 +19,7 @@ export const EXCHANGE: Exchange = {
   plan: 'free',
   cost: 1,
   limits: [],
-  standings: [],
+  windows: [],
   judgement: 'admitted',
   window: null,
   imposedBan: null,
@@ -65,7 +65,7 @@ export function linesOf(consumerId: string, allowance: Allowance, calls: readonl
         status: verdict.kind === 'admitted' ? 200 : 429,
         cost,
         limits: allowance.limits,
-        standings: verdict.standings,
+        windows: verdict.windows,
         imposedBan: verdict.kind === 'banned' && verdict.imposed ? verdict.number : null,
         decidedAtMs: atMs,
       });

@@ -5,8 +5,8 @@ import type { Plans } from '../../src/model/plan.ts';
 import { type Replay, replay } from '../../src/simulate/replay.ts';
 import { mostChanged, reportOf } from '../../src/simulate/report.ts';
 import { allowance, BANS } from '../support/allowance.ts';
+import { countedWindowsOf } from '../support/counted-windows.ts';
 import { histories } from '../support/histories.ts';
-import { standingsOf } from '../support/standings.ts';
 import { type Call, lineOf, linesOf, plansOf, recordingOf } from './recorded.ts';
 
 const T = 1_790_000_000_000;
@@ -64,7 +64,7 @@ describe('a replay with the plans that were in force', () => {
     const limits = allowance({ minute: 1 }).limits;
     const refused = {
       limits,
-      standings: standingsOf(limits, [0]),
+      windows: countedWindowsOf(limits, [0]),
       judgement: 'refused',
       status: 429,
       source: 'memory',
@@ -83,7 +83,7 @@ describe('a replay with the plans that were in force', () => {
     const { limits } = allowance({ minute: 1 });
     const refused = {
       limits,
-      standings: standingsOf(limits, [0]),
+      windows: countedWindowsOf(limits, [0]),
       judgement: 'refused',
       status: 429,
       source: 'memory',
@@ -247,7 +247,8 @@ describe('a replay with other plans', () => {
 describe('what cannot be exact is told', () => {
   const plans = plansOf({ free: { minute: 10 } });
   const limits = allowance({ minute: 10 }).limits;
-  const line = (more: object, suffix = '') => lineOf({ limits, standings: standingsOf(limits, [9]), ...more }, suffix);
+  const line = (more: object, suffix = '') =>
+    lineOf({ limits, windows: countedWindowsOf(limits, [9]), ...more }, suffix);
   const notesOf = (came: Replay) =>
     reportOf(came, plans, { plans: 'new.yaml', fromPlans: 'old.yaml', logs: ['-'] }).notes.join('\n');
 
@@ -269,7 +270,7 @@ describe('what cannot be exact is told', () => {
 
   test('requests without a decision, and other plans than were named', () => {
     const lost = lineOf({ judgement: 'unauthenticated', source: null, decidedAtMs: null, status: 499 });
-    const others = [1, 2].map((i) => line({ consumerId: `key_${i}`, standings: standingsOf(limits, [3]) }));
+    const others = [1, 2].map((i) => line({ consumerId: `key_${i}`, windows: countedWindowsOf(limits, [3]) }));
     const old = plansOf({ free: { minute: 60 } });
     const notes = notesOf(replay(recordingOf([lost, ...others]), { plans, before: old }));
     expect(notes).toContain('1 request of known callers without a decision in the log');

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { WindowLimit } from '../../src/admit/windows.ts';
 import { AccessLines, type LoggedExchange } from '../../src/telemetry/log.ts';
-import { standingsOf } from '../support/standings.ts';
+import { countedWindowsOf } from '../support/counted-windows.ts';
 
 const limits: readonly WindowLimit[][] = [
   [],
@@ -44,10 +44,10 @@ const exchanges: fc.Arbitrary<LoggedExchange> = fc
     bytesIn: few(0, 12),
     bytesOut: few(0, 284),
   })
-  .map((exchange) => ({ ...exchange, standings: afterOne(exchange) }));
+  .map((exchange) => ({ ...exchange, windows: afterOne(exchange) }));
 
 function afterOne({ limits, cost }: Pick<LoggedExchange, 'limits' | 'cost'>) {
-  return standingsOf(
+  return countedWindowsOf(
     limits,
     limits.map(({ limit }) => limit - cost),
   );
@@ -62,7 +62,7 @@ const histories: fc.Arbitrary<readonly LoggedExchange[]> = fc
       const members = Object.keys(first) as (keyof LoggedExchange)[];
       const member = members[pick % members.length]!;
       const record = { ...records.at(-1)!, [member]: other[member] };
-      records.push({ ...record, standings: afterOne(record) });
+      records.push({ ...record, windows: afterOne(record) });
     }
     return records;
   });
@@ -73,7 +73,7 @@ test('a line says what the record of its request says, whatever stood in the lin
       const lines = new AccessLines();
       for (const [i, record] of records.entries()) {
         const nowMs = 1_790_000_000_000 + 400 * i;
-        const { limits, standings, shadow, ...rest } = record;
+        const { limits, windows, shadow, ...rest } = record;
         const byWindow = (values: readonly number[]) =>
           Object.fromEntries(limits.map((it, j) => [it.window, values[j]]));
         const line = lines.lineOf(record, nowMs, ',"sample":0.5', 'request');
@@ -84,7 +84,7 @@ test('a line says what the record of its request says, whatever stood in the lin
           ...rest,
           shadow: shadow?.judgement ?? null,
           limits: byWindow(limits.map(({ limit }) => limit)),
-          remaining: byWindow(standings.map(({ remaining }) => remaining)),
+          remaining: byWindow(windows.map(({ remaining }) => remaining)),
           sample: 0.5,
           msg: 'request',
         });

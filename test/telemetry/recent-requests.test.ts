@@ -8,7 +8,7 @@ import type { Exchange } from '../../src/gateway/exchange.ts';
 import type { TailFilter } from '../../src/model/refusal.ts';
 import { STEP_MS, TRAFFIC_COLUMNS, type Traffic } from '../../src/operations/live/shapes.ts';
 import { RecentRequests } from '../../src/telemetry/recent-requests.ts';
-import { standingsOf } from '../support/standings.ts';
+import { countedWindowsOf } from '../support/counted-windows.ts';
 
 const NOTHING = { queries: [], tails: [] };
 const EVERYTHING: TailFilter = { plan: null, key: null, route: null, verdict: null, status: null };
@@ -26,7 +26,7 @@ function exchangeOf(members: Partial<Exchange> = {}, left: readonly number[] = [
     ...{ consumerId: 'key_a', plan: 'free', cost: 1, limits: [LIMIT], judgement: 'admitted' },
     ...{ window: 'minute', imposedBan: null, source: 'store', decidedAtMs: 1, shadow: null, status: 200, code: null },
     ...{ cause: null, upstream: 'store', target: null, totalMs: 1, storeMs: 0, upstreamMs: 0, bytesIn: 0, bytesOut: 0 },
-    standings: members.refusal?.standings ?? standingsOf(members.limits ?? [LIMIT], left),
+    windows: members.refusal?.windows ?? countedWindowsOf(members.limits ?? [LIMIT], left),
     ...members,
   } as Exchange;
 }

@@ -23,7 +23,7 @@ const VERDICT = {
     ...plainAllowance('pro', [WINDOW]),
     bans: { after: 10, withinMs: 60_000, firstMs: 60_000, factor: 2, longestMs: 86_400_000, forgetMs: 86_400_000 },
   },
-  standings: [BINDING],
+  windows: [BINDING],
   inFlight: null,
   binding: BINDING,
   strike: null,

@@ -13,9 +13,9 @@ import { packed, sumOf, unpacked } from '../../../src/operations/live/traffic.ts
 import { EmbeddedFleet } from '../../../src/stores/embedded/fleet.ts';
 import { RecentRequests } from '../../../src/telemetry/recent-requests.ts';
 import { eventually } from '../../support/conditions.ts';
+import { countedWindowsOf } from '../../support/counted-windows.ts';
 import { atEnd } from '../../support/endings.ts';
 import { LATE_MS } from '../../support/room.ts';
-import { standingsOf } from '../../support/standings.ts';
 
 const NOTHING_FOUND = { refusals: [], calls: null };
 
@@ -81,7 +81,7 @@ describe('the record of recent requests', () => {
   const decided = (consumerId: string, decidedAtMs: number) =>
     ({
       ...{ consumerId, decidedAtMs, plan: 'free', cost: 1, limits: [windowLimit('minute', 60)] },
-      standings: standingsOf([windowLimit('minute', 60)], [5]),
+      windows: countedWindowsOf([windowLimit('minute', 60)], [5]),
       ...{ method: 'GET', path: '/v1/pets', route: '/v1/pets' },
       ...{
         judgement: 'admitted',

@@ -15,8 +15,8 @@ import type { GatewayFacts } from '../../../src/operations/live/shapes.ts';
 import { EmbeddedFleet } from '../../../src/stores/embedded/fleet.ts';
 import { RecentRequests } from '../../../src/telemetry/recent-requests.ts';
 import { eventually } from '../../support/conditions.ts';
+import { countedWindowsOf } from '../../support/counted-windows.ts';
 import { atEnd } from '../../support/endings.ts';
-import { standingsOf } from '../../support/standings.ts';
 
 /*
  * Gateways of two versions stand beside each other on one Redis during an upgrade. The fixture has what a gateway of 29 November 2026
@@ -74,15 +74,15 @@ function requests(): Exchange[] {
       ...{ consumerId: 'key_a', accountId: 'cus_b/key_a', plan: 'free', cost: 1, limits, judgement: 'admitted' },
       ...{ window: 'minute', imposedBan: null, source: 'store', decidedAtMs: NOW_MS, shadow: null, status: 200 },
       ...{ code: null, cause: null, upstream: 'store', target: null, totalMs: 1.25, storeMs: 0, upstreamMs: 0 },
-      ...{ bytesIn: 0, bytesOut: 0, standings: standingsOf(limits, [1, 4]) },
+      ...{ bytesIn: 0, bytesOut: 0, windows: countedWindowsOf(limits, [1, 4]) },
       ...members,
     }) as Exchange;
   const refused = { judgement: 'refused', status: 429, code: 'rate_limit_exceeded' } as const;
   return [
     one({ units: PAID }),
-    one({ ...refused, source: 'memory', window: 'customer-month', standings: standingsOf(limits, [1, 0]) }),
+    one({ ...refused, source: 'memory', window: 'customer-month', windows: countedWindowsOf(limits, [1, 0]) }),
     one({
-      ...{ ...refused, judgement: 'banned', code: 'api_key_banned', refusal: banned, standings: banned.standings },
+      ...{ ...refused, judgement: 'banned', code: 'api_key_banned', refusal: banned, windows: banned.windows },
       ...{ imposedBan: 1, units: PAID, retryAtMs: banned.retryAtMs },
     }),
     one({
@@ -95,7 +95,7 @@ function requests(): Exchange[] {
     }),
     one({
       ...{ judgement: 'unauthenticated', status: 401, code: 'invalid_api_key', consumerId: null, accountId: null },
-      ...{ plan: null, path: null, route: null, limits: [], standings: [], window: null, decidedAtMs: null },
+      ...{ plan: null, path: null, route: null, limits: [], windows: [], window: null, decidedAtMs: null },
       ...{ source: null, cost: 0 },
     }),
   ];

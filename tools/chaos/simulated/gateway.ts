@@ -7,7 +7,7 @@ import {
   type UsageReconciler,
 } from '../../../src/admit/ledger.ts';
 import { type Allowance, bitOfUnit, withBudgets } from '../../../src/admit/plan.ts';
-import type { Admission } from '../../../src/admit/verdict.ts';
+import type { AdmissionResult } from '../../../src/admit/verdict.ts';
 import { Circuit } from '../../../src/stores/redis/circuit.ts';
 import type { RedisClient } from '../../../src/stores/redis/connection.ts';
 import type { DurableWrites } from '../../../src/stores/redis/durable-writes.ts';
@@ -82,10 +82,10 @@ export class SimulatedGateway {
     const allowance = this.#allowanceOf(asked);
     const amounts = allowance.inUnits === undefined ? undefined : { [UNIT]: amount };
     const request = this.#judge.asked(this.name, consumerId, allowance, { cost, amounts }, waitedMs);
-    const onAdmission = (admission: Admission) => {
-      const end = this.#judge.answered(request, admission);
-      if (admission.kind === 'unavailable' || admission.verdict.kind !== 'admitted') return;
-      const { verdict } = admission;
+    const onResult = (result: AdmissionResult) => {
+      const end = this.#judge.answered(request, result);
+      if (result.kind === 'unavailable' || result.verdict.kind !== 'admitted') return;
+      const { verdict } = result;
       if (!allowance.boundsInFlight && amounts === undefined) return;
       setTimeout(() => {
         if (this.#isKilled) return;
@@ -95,8 +95,8 @@ export class SimulatedGateway {
         end();
       }, lastsMs);
     };
-    const atOnce = this.#admitter.ask(consumerId, allowance, cost, waitedMs, { onAdmission }, amounts);
-    if (atOnce !== null) onAdmission(atOnce);
+    const atOnce = this.#admitter.ask(consumerId, allowance, cost, waitedMs, { onResult }, amounts);
+    if (atOnce !== null) onResult(atOnce);
   }
 
   /**

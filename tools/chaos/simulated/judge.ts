@@ -2,7 +2,7 @@ import type { SettledWindow } from '../../../src/admit/decision.ts';
 import { decide } from '../../../src/admit/decision.ts';
 import type { DecisionRequest } from '../../../src/admit/ledger.ts';
 import type { Allowance } from '../../../src/admit/plan.ts';
-import { type Admission, type Reservation, sameAmounts } from '../../../src/admit/verdict.ts';
+import { type AdmissionResult, type Reservation, sameAmounts } from '../../../src/admit/verdict.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { UNSEEN } from '../../../src/engine/decide.ts';
 import { MAX_LEASE_MS, RETURN_WITHIN_MS } from '../../../src/engine/leasing.ts';
@@ -174,28 +174,28 @@ export class Judge implements WireListener {
   }
 
   /** @returns is to be called when the request has ended, if it was admitted */
-  answered(request: Request, admission: Admission): () => void {
+  answered(request: Request, result: AdmissionResult): () => void {
     if (this.#killed.has(request.gateway)) return () => {};
     if (request.answer !== 'none') this.#break('A request was answered twice.');
-    if (admission.kind === 'unavailable' || admission.source === null) {
+    if (result.kind === 'unavailable' || result.source === null) {
       this.#break('A request was not decided.');
       return () => {};
     }
     this.#waiting.delete(request);
-    request.answer = admission.source;
-    request.isAdmitted = admission.verdict.kind === 'admitted';
-    this.answers[admission.source]++;
-    if (admission.source === 'memory') this.#judgeMemory(request);
-    if (admission.source === 'lease') this.#judgeFromLease(request);
-    if (admission.source === 'local') {
+    request.answer = result.source;
+    request.isAdmitted = result.verdict.kind === 'admitted';
+    this.answers[result.source]++;
+    if (result.source === 'memory') this.#judgeMemory(request);
+    if (result.source === 'lease') this.#judgeFromLease(request);
+    if (result.source === 'local') {
       this.#leases.decidedAlone();
       this.#judgeLocal(request);
     }
-    if (admission.source === 'store' && request.call === null && !this.#wasTakenForAnother(request))
+    if (result.source === 'store' && request.call === null && !this.#wasTakenForAnother(request))
       this.#break('The gateway answered a request as the store did, which was not asked about it.');
     if (!request.isAdmitted) return () => {};
-    if (admission.source === 'store' || admission.source === 'lease') this.#noteAdmitted(request);
-    const begun = this.#inFlight.began(request.gateway, request.budgets, admission.source !== 'local');
+    if (result.source === 'store' || result.source === 'lease') this.#noteAdmitted(request);
+    const begun = this.#inFlight.began(request.gateway, request.budgets, result.source !== 'local');
     this.#report(begun.wrong);
     return begun.end;
   }
