@@ -55,9 +55,9 @@ export function decideLocally(undecided: Undecided, options: LocalDecisionOption
     inFlight.began(allowance, ids, n);
     return () => ({ kind: 'decided', verdict, source: 'local' });
   }
-  const held = inFlight.heldOf(allowance, ids);
+  const counts = inFlight.countsOf(allowance, ids);
   // The gateway cannot know which part of them the store has counted when it settles them.
-  const decided = decide(known.accounts, allowance, nowMs, cost, n, held, amounts);
+  const decided = decide(known.accounts, allowance, nowMs, cost, n, counts, amounts);
   const decision = amounts === undefined ? decided : ({ ...decided, isUncertain: true } as const);
   inFlight.began(allowance, ids, decision.admitted);
   accounts.rememberLocal(ids, accountsAfter(known.accounts, decision, allowance), known);

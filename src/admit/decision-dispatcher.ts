@@ -76,7 +76,7 @@ export class DecisionDispatcher {
       if (batch.state === 'answered') continue;
       const busy = this.#busyLane(batch);
       if (backlog !== null && batch.accountIds.some((id) => backlog.isInDoubt(id))) this.#decideLocally(batch, true);
-      else if (busy !== null) this.#hold(batch, busy);
+      else if (busy !== null) this.#queue(batch, busy);
       else {
         const isDeferred = backlog !== null && batch.accountIds.some((id) => backlog.has(id));
         if (isDeferred) lanes ??= { clear: new Set(clear.flatMap(lanesOf)), deferred: new Set() };
@@ -91,9 +91,9 @@ export class DecisionDispatcher {
     }
     this.#begin(clear);
     this.#begin(deferred);
-    for (const batch of apart) this.#hold(batch, this.#busyLane(batch)!);
+    for (const batch of apart) this.#queue(batch, this.#busyLane(batch)!);
     if (clear.length > 0) this.#decide(clear, clear);
-    if (deferred.length > 0) void this.#settleAndDecide(deferred, backlog!);
+    if (deferred.length > 0) void this.#reconcileAndDecide(deferred, backlog!);
   }
 
   #busyLane(batch: Batch): string | null {
@@ -141,33 +141,33 @@ export class DecisionDispatcher {
    * @returns the batches that are `ready`, with those that waited for this lane
    */
   #release(lane: string, ready: Batch[] | null): Batch[] | null {
-    const held = this.#inFlight.get(lane) ?? null;
+    const queued = this.#inFlight.get(lane) ?? null;
     this.#inFlight.delete(lane);
-    if (held === null) return ready;
-    return ready === null ? held : ready.concat(held);
+    if (queued === null) return ready;
+    return ready === null ? queued : ready.concat(queued);
   }
 
-  #hold(batch: Batch, lane: string): void {
+  #queue(batch: Batch, lane: string): void {
     const { withinMs } = batch;
-    const held = this.#inFlight.get(lane) ?? null;
+    const queued = this.#inFlight.get(lane) ?? null;
     // A batch that has waited for another call keeps its own deadline.
     const mayJoin = withinMs === null && batch.deadline === null;
-    const same = mayJoin ? held?.find((other) => isAlike(other, batch)) : undefined;
+    const same = mayJoin ? queued?.find((other) => isAlike(other, batch)) : undefined;
     if (same !== undefined) {
       join(same, batch);
       return;
     }
     this.#startDeadline(batch, withinMs ?? this.#options.timeoutMs);
-    if (held === null) this.#inFlight.set(lane, [batch]);
-    else held.push(batch);
+    if (queued === null) this.#inFlight.set(lane, [batch]);
+    else queued.push(batch);
   }
 
   /** Adds the consumers' usage in the backlog to the store before the store decides about them again. */
-  async #settleAndDecide(batches: readonly Batch[], backlog: UsageBacklog): Promise<void> {
+  async #reconcileAndDecide(batches: readonly Batch[], backlog: UsageBacklog): Promise<void> {
     const ids = batches.flatMap(({ accountIds }) => accountIds);
-    const settled = await backlog.settle(ids);
+    const reconciled = await backlog.reconcile(ids);
     // The gateway may have given up a call about another consumer of the customer meanwhile.
-    const mayNot = (id: string) => !settled.has(id) || backlog.isInDoubt(id);
+    const mayNot = (id: string) => !reconciled.has(id) || backlog.isInDoubt(id);
     for (const batch of batches) if (batch.accountIds.some(mayNot)) this.#decideLocally(batch, true);
     const ready = batches.filter(({ state }) => state === 'new');
     if (ready.length > 0) this.#decide(ready, batches);
@@ -190,7 +190,7 @@ export class DecisionDispatcher {
       borrowings[i] = borrowing;
       return { ...request, leaseTerms: isFinal ? { ...borrowing.terms, isFinal } : borrowing.terms };
     });
-    const settle = (decisions: readonly (Decision | null | undefined)[], hasAnswered = true) => {
+    const useDecisions = (decisions: readonly (Decision | null | undefined)[], hasAnswered = true) => {
       for (let i = 0; i < batches.length; i++) {
         const borrowing = borrowings?.[i];
         const decision = decisions[i];
@@ -198,14 +198,14 @@ export class DecisionDispatcher {
         leases?.spent(consumerId, cost * (decision?.admitted ?? n));
         if (borrowing) leases!.answered(requests[i]!, borrowing, decision, askedAtMs);
         if (decision === null && hasAnswered) this.#options.onUndecided?.(consumerId);
-        this.#settle(batches[i]!, decisions[i], askedAtMs, generation);
+        this.#useDecision(batches[i]!, decisions[i], askedAtMs, generation);
       }
       this.#end(begun);
     };
     // Settlements go first, so that these decisions may use the units that they return.
     const isConcerned = ({ consumerId, amounts }: Batch) => amounts !== undefined && settlements.concern(consumerId);
     if (batches.some(isConcerned)) void settlements.flush();
-    ledger.decide(requests).then(settle, (error) => settle(this.#decisionsOf(batches, error), false));
+    ledger.decide(requests).then(useDecisions, (error) => useDecisions(this.#decisionsOf(batches, error), false));
   }
 
   #requestFor({ consumerId, allowance, accountIds, cost, amounts, waiting }: Batch): DecisionRequest {
@@ -216,10 +216,10 @@ export class DecisionDispatcher {
   }
 
   /** @param decision undefined: the store has counted nothing; null: it may have counted the batch */
-  #settle(batch: Batch, decision: Decision | null | undefined, askedAtMs: number, generation: number): void {
+  #useDecision(batch: Batch, decision: Decision | null | undefined, askedAtMs: number, generation: number): void {
     const { accounts, backlog, leases } = this.#options;
     const { allowance, accountIds } = batch;
-    if (allowance.boundsInFlight) this.#settleInFlight(batch, decision);
+    if (allowance.boundsInFlight) this.#noteInFlight(batch, decision);
     if (!decision) {
       this.#decideLocally(batch, decision === undefined);
       return;
@@ -247,7 +247,7 @@ export class DecisionDispatcher {
     this.#waits.add({ ...batch, waiting, withinMs: null, deadline: null, state: 'new' }, forMs);
   }
 
-  #settleInFlight({ allowance, accountIds: ids, state }: Batch, decision: Decision | null | undefined): void {
+  #noteInFlight({ allowance, accountIds: ids, state }: Batch, decision: Decision | null | undefined): void {
     const { inFlight } = this.#options;
     if (!decision) inFlight.unanswered(allowance, ids, decision === null);
     else if (state === 'answered') inFlight.answeredLate(allowance, ids);

@@ -35,7 +35,7 @@ interface InFlightCount {
  */
 export class InFlightCounts {
   readonly #options: InFlightOptions;
-  readonly #held = new Map<string, InFlightCount>();
+  readonly #counts = new Map<string, InFlightCount>();
   #timer: NodeJS.Timeout | null = null;
   #wakesAtMs = Number.POSITIVE_INFINITY;
 
@@ -44,14 +44,14 @@ export class InFlightCounts {
   }
 
   /** The numbers of requests in flight in each account of an allowance, without reporting them. Empty if it has no limit on them. */
-  heldOf({ boundsInFlight }: Allowance, accountIds: readonly string[]): readonly number[] {
-    return boundsInFlight ? accountIds.map((id) => this.#held.get(id)?.count ?? 0) : NONE;
+  countsOf({ boundsInFlight }: Allowance, accountIds: readonly string[]): readonly number[] {
+    return boundsInFlight ? accountIds.map((id) => this.#counts.get(id)?.count ?? 0) : NONE;
   }
 
   /** The same numbers, for a decision that reports them to the store. The caller then calls `answered` or `unanswered`. */
   reported(allowance: Allowance, accountIds: readonly string[]): readonly number[] {
     this.#noteReported(boundedIn(allowance, accountIds));
-    return this.heldOf(allowance, accountIds);
+    return this.countsOf(allowance, accountIds);
   }
 
   /** Adds the requests that the store has admitted. The caller ends each of them with `end`. */
@@ -72,7 +72,7 @@ export class InFlightCounts {
    */
   unanswered(allowance: Allowance, accountIds: readonly string[], mayHaveCounted: boolean): void {
     const ids = boundedIn(allowance, accountIds);
-    this.#unreported(mayHaveCounted ? ids : ids.filter((id) => this.#held.has(id)), LOOK_EVERY_MS);
+    this.#unreported(mayHaveCounted ? ids : ids.filter((id) => this.#counts.has(id)), LOOK_EVERY_MS);
   }
 
   /** Adds requests that the gateway admitted without the store. The caller ends each of them with `end`. */
@@ -83,11 +83,11 @@ export class InFlightCounts {
   #add(accountIds: readonly string[], admitted: number, isStale: boolean): void {
     const reportedAtMs = this.#options.monotonicMs();
     for (const id of accountIds) {
-      const held = this.#held.get(id);
-      if (held === undefined) this.#held.set(id, { count: admitted, reportedAtMs, isStale });
+      const known = this.#counts.get(id);
+      if (known === undefined) this.#counts.set(id, { count: admitted, reportedAtMs, isStale });
       else {
-        held.count += admitted;
-        held.isStale ||= isStale;
+        known.count += admitted;
+        known.isStale ||= isStale;
       }
     }
     this.#reportIn(LOOK_EVERY_MS);
@@ -96,10 +96,10 @@ export class InFlightCounts {
   /** Notes that a request has ended. */
   end(allowance: Allowance, accountIds: readonly string[]): void {
     for (const id of boundedIn(allowance, accountIds)) {
-      const held = this.#held.get(id);
-      if (held === undefined) continue;
-      held.count--;
-      held.isStale = true;
+      const known = this.#counts.get(id);
+      if (known === undefined) continue;
+      known.count--;
+      known.isStale = true;
     }
     this.#reportIn(REPORT_WITHIN_MS);
   }
@@ -123,15 +123,15 @@ export class InFlightCounts {
     const nowMs = this.#options.monotonicMs();
     const due: { accountId: string; count: number }[] = [];
     let isWaiting = false;
-    for (const [accountId, held] of this.#held) {
-      if (!held.isStale && nowMs - held.reportedAtMs + LOOK_EVERY_MS < REPORT_EVERY_MS) continue;
+    for (const [accountId, known] of this.#counts) {
+      if (!known.isStale && nowMs - known.reportedAtMs + LOOK_EVERY_MS < REPORT_EVERY_MS) continue;
       if (this.#options.isBeingDecided(accountId)) isWaiting = true;
-      else due.push({ accountId, count: held.count });
+      else due.push({ accountId, count: known.count });
     }
     const ids = due.map(({ accountId }) => accountId);
     this.#noteReported(ids);
     if (isWaiting) this.#reportIn(REPORT_WITHIN_MS);
-    else if (this.#held.size > 0) this.#reportIn(LOOK_EVERY_MS);
+    else if (this.#counts.size > 0) this.#reportIn(LOOK_EVERY_MS);
     if (due.length === 0) return;
     await this.#options.reports.reportInFlight(due).then(
       () => this.#dropEnded(ids),
@@ -142,16 +142,16 @@ export class InFlightCounts {
   #noteReported(accountIds: readonly string[]): void {
     const reportedAtMs = this.#options.monotonicMs();
     for (const id of accountIds) {
-      const held = this.#held.get(id);
-      if (held !== undefined) Object.assign(held, { reportedAtMs, isStale: false });
+      const known = this.#counts.get(id);
+      if (known !== undefined) Object.assign(known, { reportedAtMs, isStale: false });
     }
   }
 
   /** Forgets the accounts without a request in flight, once the store knows it. */
   #dropEnded(accountIds: readonly string[]): void {
     for (const id of accountIds) {
-      const held = this.#held.get(id);
-      if (held?.count === 0 && !held.isStale) this.#held.delete(id);
+      const known = this.#counts.get(id);
+      if (known?.count === 0 && !known.isStale) this.#counts.delete(id);
     }
   }
 
@@ -159,9 +159,9 @@ export class InFlightCounts {
   #unreported(accountIds: readonly string[], withinMs: number): void {
     if (accountIds.length === 0) return;
     for (const id of accountIds) {
-      const held = this.#held.get(id);
-      if (held === undefined) this.#held.set(id, { count: 0, reportedAtMs: 0, isStale: true });
-      else held.isStale = true;
+      const known = this.#counts.get(id);
+      if (known === undefined) this.#counts.set(id, { count: 0, reportedAtMs: 0, isStale: true });
+      else known.isStale = true;
     }
     this.#reportIn(withinMs);
   }

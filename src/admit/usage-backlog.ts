@@ -83,7 +83,7 @@ export class UsageBacklog {
   /** True if the gateway may send nothing that counts about a consumer. The call then starts a check in the background. */
   isInDoubt(consumerId: string): boolean {
     if (!this.#inDoubt.has(consumerId)) return false;
-    this.#settleLater(0);
+    this.#reconcileLater(0);
     return true;
   }
 
@@ -91,7 +91,7 @@ export class UsageBacklog {
   doubt(consumerId: string): void {
     this.#inDoubt.set(consumerId, ++this.#doubts);
     if (this.#inDoubt.size > this.#options.most) this.#inDoubt.delete(this.#inDoubt.keys().next().value!);
-    this.#settleLater(0);
+    this.#reconcileLater(0);
   }
 
   /**
@@ -165,12 +165,12 @@ export class UsageBacklog {
    * Adds the usage of these consumers to the store.
    * @returns the consumers with nothing left in the backlog: the store may decide about them
    */
-  async settle(consumerIds: Iterable<string>): Promise<ReadonlySet<string>> {
+  async reconcile(consumerIds: Iterable<string>): Promise<ReadonlySet<string>> {
     const ids = [...new Set(consumerIds)];
     const due = ids.filter((id) => !this.#inFlight.has(id) && this.#deferred.has(id));
     if (due.length > 0) void this.#reconcile(due);
-    const settled = await Promise.all(ids.map(async (id) => (await this.#inFlight.get(id)?.isAdded) !== false));
-    return new Set(ids.filter((id, i) => settled[i] && !this.has(id)));
+    const added = await Promise.all(ids.map(async (id) => (await this.#inFlight.get(id)?.isAdded) !== false));
+    return new Set(ids.filter((id, i) => added[i] && !this.has(id)));
   }
 
   /** @returns true if the store has added any of it */
@@ -186,7 +186,7 @@ export class UsageBacklog {
     const sent = this.#send(taken.map(({ message }) => message)).then((results) => {
       for (const [i, { usage, message }] of taken.entries()) {
         this.#inFlight.delete(message.consumerId);
-        this.#settleResult(message.consumerId, usage, results[i]!);
+        this.#noteResult(message.consumerId, usage, results[i]!);
       }
       return results.map(({ kind }) => kind === 'added');
     });
@@ -219,7 +219,7 @@ export class UsageBacklog {
     });
   }
 
-  #settleResult(consumerId: string, usage: Deferred, result: ReconciledUsage): void {
+  #noteResult(consumerId: string, usage: Deferred, result: ReconciledUsage): void {
     const windows = Object.values(usage.windows);
     if (result.kind === 'lost') this.doubt(consumerId);
     if (result.kind !== 'refused') for (const window of windows) this.#report(window, result);
@@ -254,7 +254,7 @@ export class UsageBacklog {
     for (const [hour, cost] of hours) allHours.set(hour, (allHours.get(hour) ?? 0) + cost);
     this.#deferred.set(consumerId, { windows, hours: allHours, isOwnClock: isOwnClock && before.isOwnClock });
     if (this.#deferred.size > this.#options.most) this.#dropOldest();
-    this.#settleLater(RETRY_AFTER_MS);
+    this.#reconcileLater(RETRY_AFTER_MS);
   }
 
   /** Adds up usage of the same window. Of two windows it takes the later one: the earlier has ended. */
@@ -285,14 +285,14 @@ export class UsageBacklog {
     this.#deferred.delete(oldest);
   }
 
-  #settleLater(afterMs: number): void {
+  #reconcileLater(afterMs: number): void {
     if (this.#background !== null || this.#isBusy) return;
-    this.#background = setTimeout(() => void this.#settleSome(), afterMs);
+    this.#background = setTimeout(() => void this.#reconcileSome(), afterMs);
     this.#background.unref();
   }
 
   /** Sends a few. While the store is away this is cheap: the reconciler sends nothing that is certain to fail. */
-  async #settleSome(): Promise<void> {
+  async #reconcileSome(): Promise<void> {
     this.#background = null;
     this.#isBusy = true;
     const ids = [...this.#inDoubt.keys()].slice(0, BATCH_SIZE);
@@ -302,7 +302,7 @@ export class UsageBacklog {
     }
     const hasAdded = await this.#reconcile(ids.filter((id) => !this.#inFlight.has(id)));
     this.#isBusy = false;
-    if (this.#deferred.size > 0 || this.#inDoubt.size > 0) this.#settleLater(hasAdded ? 0 : RETRY_AFTER_MS);
+    if (this.#deferred.size > 0 || this.#inDoubt.size > 0) this.#reconcileLater(hasAdded ? 0 : RETRY_AFTER_MS);
   }
 }
 

@@ -32,11 +32,11 @@ export class Compressors {
    */
   enter(consumerId: string, fairShare: number): PoolShare | null {
     if (this.#responses >= MAX_RESPONSES) return null;
-    const share = this.threads.reserve(consumerId);
-    const others = Math.max(0, this.#responses - (share.reserved - 1));
+    const share = this.threads.takePlace(consumerId);
+    const others = Math.max(0, this.#responses - (share.places - 1));
     // Attack: four consumers have a quarter each, and responses to all others stay plain.
     const most = Math.min(partOf(MAX_RESPONSES, fairShare), partOf(MAX_RESPONSES - others, Math.max(fairShare, 0.5)));
-    if (share.reserved > most) {
+    if (share.places > most) {
       share.release();
       return null;
     }

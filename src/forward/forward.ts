@@ -24,7 +24,7 @@ import type { InFlightRequest, UpstreamConnection } from './upstream/upstream-co
  * `bodyTimeoutMs` between two pieces of the body, `writeTimeoutMs` for a client that does not read. A request with a
  * body takes a connection when the first byte of the body has arrived, and none of these deadlines runs before that. A
  * request that may be retried (`retries`) has one deadline for the head, and for connecting, in all attempts.
- * @param share of its consumer, with a reservation for the request
+ * @param share of its consumer, with a place for the request
  * @returns a function to break it off from outside; `reason` (a ClientBodyError) decides how it ends
  */
 export function forward(

@@ -70,7 +70,7 @@ export class BodyChecks {
         this.#took(STEPS_OF_TURN);
       }
     }
-    const share = this.#shares.reserve(consumerId);
+    const share = this.#shares.takePlace(consumerId);
     if (share === null) return 'busy';
     const { promise, resolve, reject } = Promise.withResolvers<Checked>();
     const body = { share, check, bytes, isWanted, resolve, reject };

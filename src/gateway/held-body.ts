@@ -52,27 +52,27 @@ export class HeldBody {
   readonly #source: IncomingMessage;
   readonly #maxBytes: number;
   readonly #held: HeldBytes;
-  readonly #reservation: ConsumerShare | null;
+  readonly #share: ConsumerShare | null;
   readonly #done: (result: HeldResult) => void;
   #isReading = true;
 
   /**
-   * @param reservation of the request at its upstream; null if it has none. It is paused while the body is read
+   * @param share with the place of the request at its upstream; null if it has none. The place is paused while the body is read
    * @param done called once, unless reading is stopped before
    */
   constructor(
     source: IncomingMessage,
     maxBytes: number,
     memory: HeldMemory,
-    reservation: ConsumerShare | null,
+    share: ConsumerShare | null,
     done: (result: HeldResult) => void,
   ) {
     this.#source = source;
     this.#maxBytes = maxBytes;
     this.#held = new HeldBytes(memory, maxBytes);
-    this.#reservation = reservation;
+    this.#share = share;
     this.#done = done;
-    reservation?.pause();
+    share?.pause();
     source.on('data', this.#onData);
     source.once('end', this.#onEnd);
     source.once('error', this.#onBreak);
@@ -103,7 +103,7 @@ export class HeldBody {
   #stop(): void {
     if (!this.#isReading) return;
     this.#isReading = false;
-    this.#reservation?.resume();
+    this.#share?.resume();
     const source = this.#source;
     source.removeListener('data', this.#onData);
     source.removeListener('end', this.#onEnd);

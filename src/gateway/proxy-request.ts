@@ -106,12 +106,12 @@ export function forwardedEnd(result: ProxyResult, status: number): ForwardedEnd 
 /** How a request gets to its service: it is forwarded, or its connection becomes a tunnel. */
 export interface Passage {
   /**
-   * Reserves room for a request of the caller, before it is counted.
-   * @returns the caller's share of the upstream, with the room reserved in it; null if the request needs none; `used_up` if the
+   * Takes a place for a request of the caller, before it is counted.
+   * @returns the caller's share of the upstream, with the place that was taken in it; null if the request needs none; `used_up` if the
    *   caller has as many in flight as its share allows
    */
-  reserve(deps: GatewayDeps, match: Match, caller: Caller): ConsumerShare | null | 'used_up';
-  /** The refusal if others have now taken every place. @param share in which room is reserved @returns null if not */
+  takePlace(deps: GatewayDeps, match: Match, caller: Caller): ConsumerShare | null | 'used_up';
+  /** The refusal if others have now taken every place. @param share in which it has a place @returns null if not */
   full(deps: GatewayDeps, match: Match, caller: Caller, share: ConsumerShare | null): Refusal | null;
   /**
    * Sends the admitted request.
@@ -136,7 +136,7 @@ export function upstreamOf({ upstreams }: Pick<GatewayDeps, 'upstreams'>, { rout
  * gateway's.
  */
 export const FORWARDED: Passage = {
-  reserve: (deps, match, { shareId }) => upstreamOf(deps, match).reserve(shareId) ?? 'used_up',
+  takePlace: (deps, match, { shareId }) => upstreamOf(deps, match).takePlace(shareId) ?? 'used_up',
   full: (_deps, match, _caller, share) => {
     if (share === null || share.hasPlace()) return null;
     return { error: plainError('overloaded'), cause: new QueueFullError().message, upstream: match.route.upstream };

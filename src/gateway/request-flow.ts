@@ -46,7 +46,7 @@ import { callerFromElsewhere, scopeRefusal } from './who-may-call.ts';
 import { WholeBody } from './whole-body.ts';
 
 /**
- * The flow of one request: route, identify, ask policies, reserve, admit, annotate, forward or answer, close
+ * The flow of one request: route, identify, ask policies, take a place, admit, annotate, forward or answer, close
  * (docs/internals/way-of-a-request.md). The methods follow in this order. A verb begins a step; a participle is the phase that the
  * request has reached: received, identified, scheduled, policies decided, decided, counted, admitted, forwarded, ended, closed. A
  * step that refuses the request ends it. Every request ends in `#ended`, exactly once.
@@ -72,7 +72,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   #unchargedMs = 0;
   /** What the policies of the route allow. */
   #permission: Permission = ALLOWED;
-  /** The caller's share of the upstream, with room reserved in it for this request until `#leave`. */
+  /** The caller's share of the upstream, with a place in it for this request until `#leave`. */
   #share: ConsumerShare | null = null;
   #verdict: Verdict | null = null;
   /** Null if it charges no unit and no limit is only watched. */
@@ -231,19 +231,19 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     this.#refuseAs(refusalByPolicy(decision));
   }
 
-  // Reserve
+  // Take a place at the upstream
 
   /**
-   * Reserves room at the upstream before the request is counted; none without a route, or for a route without a service.
+   * Takes a place at the upstream before the request is counted; none without a route, or for a route without a service.
    *
    * Attack: a dozen customers hold all connections and the whole queue, or all WebSockets, and the requests of another one, whose
    * share is unused, were counted and got 503.
    * @returns false if the request has been refused, because the caller has as many in flight as its share allows, or because others
    *   have taken every place
    */
-  #reserve(match: Match | null, caller: Caller, allowance: Allowance, cost: number): boolean {
+  #takePlace(match: Match | null, caller: Caller, allowance: Allowance, cost: number): boolean {
     if (match === null || match.route.reply !== null) return true;
-    const share = this.#passage.reserve(this.#deps, match, caller);
+    const share = this.#passage.takePlace(this.#deps, match, caller);
     if (share === 'used_up') {
       this.#refuseAs(REFUSALS.tooManyInFlight);
       return false;
@@ -268,7 +268,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   // Admit
 
   /**
-   * Decides about the request, or asks the store to; but first reserves room for it, and reads its body, if that says what it takes in
+   * Decides about the request, or asks the store to; but first takes a place for it, and reads its body, if that says what it takes in
    * advance.
    */
   #admit(caller: Caller): void {
@@ -280,7 +280,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     const cost = ownCost ?? match?.route.cost ?? 1;
     const charges = charged === null ? null : chargesOf(allowance, charged);
     if (charges !== null) this.#payment = new Payment(this.#deps, caller, head, charges);
-    if (!this.#reserve(match, caller, allowance, cost)) return;
+    if (!this.#takePlace(match, caller, allowance, cost)) return;
     if (match === null || this.#payment === null || !this.#payment.needsBody) this.#ask(caller, allowance, cost, null);
     else this.#admitByBody(match, caller, allowance, cost, this.#payment);
   }

@@ -22,7 +22,7 @@ import type { Refusal } from './refusals.ts';
  * An admitted request for another protocol, mostly a WebSocket: its connection becomes a tunnel to the service.
  */
 
-/** The passage of a request for an upgrade. Its connection has limits of its own, so it reserves no room at the upstream. */
+/** The passage of a request for an upgrade. Its connection has limits of its own, so it takes no place at the upstream. */
 export class Upgrade implements Passage {
   readonly #client: UpgradeClient;
 
@@ -31,7 +31,7 @@ export class Upgrade implements Passage {
     this.#client = client;
   }
 
-  reserve(): null {
+  takePlace(): null {
     return null;
   }
 

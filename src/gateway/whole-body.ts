@@ -27,7 +27,7 @@ interface BodySource {
   /** Gets 100 Continue, if the client waits for that. */
   readonly response: Pick<ClientResponse, 'writeContinue'>;
   readonly head: Head;
-  /** With a reservation for the request, which is paused while the body is read; null if it has none. */
+  /** With a place for the request, which is paused while the body is read; null if it has none. */
   readonly share: ConsumerShare | null;
 }
 

@@ -68,7 +68,7 @@ export class Verifications {
     const network = this.#networks.of(clientAddress);
     const isRefused = () => this.#options.whenSpent === 'refuse' && this.#isSpent(clientAddress, network);
     if (isRefused()) throw new NotVerified('spent');
-    const share = this.#turns.reserve(network);
+    const share = this.#turns.takePlace(network);
     if (share === null) throw new NotVerified('busy');
     try {
       await this.#turn(share);

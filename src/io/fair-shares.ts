@@ -9,9 +9,9 @@ export interface FairSharesOptions {
 
 /** The requests that one consumer has in flight at an upstream. Only `FairShares` and `release` change it. */
 export class Share<T> {
-  /** Requests that hold a reservation: before admission, without a body yet, waiting, at a connection, or paused. */
-  reserved = 0;
-  /** Those of them that need no place for now: they bound their own consumer alone. */
+  /** The places that its requests have taken: before admission, without a body yet, waiting, at a connection, or paused. */
+  places = 0;
+  /** Those of them that the requests do not need for now: they bound their own consumer alone. */
   paused = 0;
   /** Connections that its requests hold. */
   running = 0;
@@ -21,45 +21,45 @@ export class Share<T> {
    * 2 KB of each request, 50 MB a second.
    */
   readonly waiting: T[] = [];
-  /** Of all consumers, without those that are paused. */
-  readonly #all: { reserved: number };
+  /** The places of all consumers, without those that are paused. */
+  readonly #all: { places: number };
   readonly #shares: FairShares<T>;
 
-  constructor(all: { reserved: number }, shares: FairShares<T>) {
+  constructor(all: { places: number }, shares: FairShares<T>) {
     this.#all = all;
     this.#shares = shares;
   }
 
-  /** Whether a request of this consumer, with its reservation, would now find a connection, or a place in the queue. */
+  /** Whether a request of this consumer that has its place would now find a connection, or room in the queue. */
   hasPlace(): boolean {
     return this.#shares.hasPlace(this);
   }
 
-  /** Takes one more reservation, however many there are, for work that outlives its request. */
+  /** Takes one more place, whatever the share has, for work that outlives its request. */
   hold(): void {
-    this.reserved++;
-    this.#all.reserved++;
+    this.places++;
+    this.#all.places++;
   }
 
   /**
-   * A request needs no place until `resume`, because its client has yet to send its body, or to read the response. Others may have it.
+   * Leaves a place to other consumers until `resume`, because the client has yet to send its body, or to read the response.
    *
-   * Attack: nine keys send half of as many bodies as each may, so that a neighbour may have one request at an upstream that is idle.
+   * Attack: each of nine keys sends as many half bodies as it may have requests. An idle upstream then has one place for a neighbour.
    */
   pause(): void {
     this.paused++;
-    this.#all.reserved--;
+    this.#all.places--;
   }
 
   resume(): void {
     this.paused--;
-    this.#all.reserved++;
+    this.#all.places++;
   }
 
-  /** Gives one reservation back. Called once for each `reserve` and `hold`, whatever the outcome of the request. */
+  /** Gives one place back. Called once for each `takePlace` and `hold`, whatever became of the request. */
   release(): void {
-    this.reserved--;
-    this.#all.reserved--;
+    this.places--;
+    this.#all.places--;
   }
 }
 
@@ -79,13 +79,13 @@ const KEPT_SHARES = 1_024;
 export class FairShares<T> {
   readonly #maxConnections: number;
   readonly #maxQueue: number;
-  /** Of one consumer. */
+  /** The connections that one consumer may have. */
   readonly #maxRunning: number;
-  /** Of one consumer, even if no other has any. */
-  readonly #maxReserved: number;
-  /** Of what the other consumers leave, the part that one may have. */
+  /** The places that one consumer may have, even if no other consumer has any. */
+  readonly #maxPlaces: number;
+  /** The part that one consumer may have of what the others leave. */
   readonly #partOfRest: number;
-  readonly #all = { reserved: 0 };
+  readonly #all = { places: 0 };
   /**
    * By consumer. A share is kept when its last request has ended, because most consumers send another one at once.
    * Measured: creating and deleting an entry for every request costs six times as much as finding one.
@@ -101,7 +101,7 @@ export class FairShares<T> {
     this.#maxConnections = maxConnections;
     this.#maxQueue = maxQueue;
     this.#maxRunning = partOf(maxConnections, fairShare);
-    this.#maxReserved =
+    this.#maxPlaces =
       fairShare === 1
         ? Number.POSITIVE_INFINITY
         : this.#maxRunning + (maxQueue === 0 ? 0 : partOf(maxQueue, fairShare));
@@ -119,27 +119,27 @@ export class FairShares<T> {
   }
 
   /**
-   * Reserves room for one more request of a consumer.
+   * Takes a place for one more request of a consumer.
    * @returns its share, to be released when the request has ended; null if the consumer has used up its share
    */
-  reserve(consumerId: string): Share<T> | null {
+  takePlace(consumerId: string): Share<T> | null {
     const share = this.#shares.get(consumerId) ?? this.#newShare(consumerId);
-    if (share.reserved >= this.#mostOf(share)) return null;
+    if (share.places >= this.#mostOf(share)) return null;
     share.hold();
     return share;
   }
 
   /** At least 1. */
-  #mostOf({ reserved, paused }: Share<T>): number {
-    if (this.#maxReserved === Number.POSITIVE_INFINITY) return this.#maxReserved;
-    const rest = this.#maxConnections + this.#maxQueue - (this.#all.reserved - reserved + paused);
-    return Math.min(this.#maxReserved, Math.max(1, Math.ceil(rest * this.#partOfRest)));
+  #mostOf({ places, paused }: Share<T>): number {
+    if (this.#maxPlaces === Number.POSITIVE_INFINITY) return this.#maxPlaces;
+    const rest = this.#maxConnections + this.#maxQueue - (this.#all.places - places + paused);
+    return Math.min(this.#maxPlaces, Math.max(1, Math.ceil(rest * this.#partOfRest)));
   }
 
   /** See `Share`. */
   hasPlace(share: Share<T>): boolean {
     // Others may have taken its place while it was paused.
-    const isWithin = share.reserved - share.paused <= this.#mostOf(share);
+    const isWithin = share.places - share.paused <= this.#mostOf(share);
     return isWithin && (this.#waiting < this.#maxQueue || this.#hasConnection(share));
   }
 
@@ -210,9 +210,9 @@ export class FairShares<T> {
    * Forgets the consumers without a request in flight. The next sweep happens when the number of shares has doubled.
    */
   #sweep(): void {
-    for (const [consumerId, { reserved, running, waiting }] of this.#shares) {
-      // The connection of a request that has ended is given back a moment later than its reservation.
-      if (reserved === 0 && running === 0 && waiting.length === 0) this.#shares.delete(consumerId);
+    for (const [consumerId, { places, running, waiting }] of this.#shares) {
+      // The connection of a request that has ended is given back a moment later than its place.
+      if (places === 0 && running === 0 && waiting.length === 0) this.#shares.delete(consumerId);
     }
     this.#sweepAt = Math.max(KEPT_SHARES, 2 * this.#shares.size);
   }
@@ -224,7 +224,7 @@ export function partOf(whole: number, share: number): number {
 }
 
 /**
- * What one consumer may have at most of something that all share: half of what the others leave, and at least 1.
+ * The most that one consumer may have of something that all share: half of what the others leave, and at least 1.
  *
  * Attack: one consumer may have a quarter, so four have all of it, and a fifth gets nothing.
  */

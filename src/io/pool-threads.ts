@@ -26,8 +26,8 @@ export class PoolThreads {
   });
 
   /** Call `release` of the share when its work has ended. */
-  reserve(name: string): PoolShare {
-    return this.#threads.reserve(name)!;
+  takePlace(name: string): PoolShare {
+    return this.#threads.takePlace(name)!;
   }
 
   /** Calls `onThread`, now or once a thread is free and it is the consumer's turn; then call `done`. */

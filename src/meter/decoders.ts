@@ -107,14 +107,14 @@ export class Decoders {
 
   /** Whether this many answers of the consumer are being read: those whose client has left then count as requests in flight. */
   hasMany(consumerId: string): boolean {
-    const share = this.#threads.reserve(decodedFor(consumerId));
+    const share = this.#threads.takePlace(decodedFor(consumerId));
     share.release();
-    return share.reserved > MANY;
+    return share.places > MANY;
   }
 
   /** @param coding one that `isDecodable` @param first the first byte of the body */
   start(coding: string, first: number, consumerId: string, reader: DecodedReader): Decoding {
-    const share = this.#threads.reserve(decodedFor(consumerId));
+    const share = this.#threads.takePlace(decodedFor(consumerId));
     const leave = () => this.#open.delete(decoding);
     const decoding = new Decoding(CREATE.get(coding)!(first), reader, this.#threads, share, leave);
     this.#open.add(decoding);

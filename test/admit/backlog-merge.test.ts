@@ -51,7 +51,7 @@ describe('usage of one window', () => {
     const { backlog, defer, windowsSent } = backlogOf();
     defer('a', 2, T0 + 5);
     defer('a', 3, T0);
-    await backlog.settle(['a']);
+    await backlog.reconcile(['a']);
     expect(windowsSent()).toEqual([[{ window: 'minute', lengthMs: 60_000, spent: 5, endsAtMs: T0 + 60_000 }]]);
   });
 
@@ -60,7 +60,7 @@ describe('usage of one window', () => {
     defer('a', 2, T0 + 60_000);
     defer('a', 3, T0);
     expect(returned).toEqual(['minute ended 3']);
-    await backlog.settle(['a']);
+    await backlog.reconcile(['a']);
     expect(windowsSent()).toEqual([[{ window: 'minute', lengthMs: 60_000, spent: 2, endsAtMs: T0 + 120_000 }]]);
     expect(returned).toEqual(['minute ended 3', 'minute added 2']);
   });
@@ -69,7 +69,7 @@ describe('usage of one window', () => {
     const { backlog, defer, windowsSent } = backlogOf();
     defer('a', 1, T0 + 20_000, sliding);
     defer('a', 2, T0, sliding);
-    await backlog.settle(['a']);
+    await backlog.reconcile(['a']);
     const [owed] = windowsSent()[0]!;
     expect(owed).toMatchObject({
       spent: 3,
@@ -83,7 +83,7 @@ describe('usage of one window', () => {
     const { backlog, defer, windowsSent } = backlogOf();
     const month = allowance({ month: 10 }, null);
     defer('a', 1, T0, month);
-    await backlog.settle(['a']);
+    await backlog.reconcile(['a']);
     expect(windowsSent()[0]).toEqual([
       expect.objectContaining({ window: 'month', calendar: month.limits[0]!.calendar }),
     ]);
@@ -155,7 +155,7 @@ test('usage by both clocks is sent by the store’s, in whatever order it came, 
       if (first === 'own') defer('a', 2, T0 - 7_000, of, true);
       defer('a', 1, T0, of);
       if (first === 'store') defer('a', 2, T0 - 7_000, of, true);
-      await backlog.settle(['a']);
+      await backlog.reconcile(['a']);
       const [{ ownNowMs, windows }] = calls[0] as [DeferredUsage];
       expect(ownNowMs).toBeNull();
       expect(windows).toMatchObject([{ spent: 3, endsAtMs: T0 + (of === minute ? 60_000 : 75_000) }]);
@@ -167,9 +167,9 @@ test('usage by the own clock alone is sent with the own time, and what is refuse
   const { backlog, defer, calls, store } = backlogOf({ aheadMs: 7_000 });
   defer('a', 2, T0 - 7_000, minute, true);
   store.kind = 'refused';
-  expect(await backlog.settle(['a', 'a', 'b'])).toEqual(new Set(['b']));
+  expect(await backlog.reconcile(['a', 'a', 'b'])).toEqual(new Set(['b']));
   store.kind = 'added';
-  expect(await backlog.settle(['a'])).toEqual(new Set(['a']));
+  expect(await backlog.reconcile(['a'])).toEqual(new Set(['a']));
   expect(calls.map(([usage]) => [usage!.ownNowMs, usage!.windows[0]!.endsAtMs])).toEqual([
     ...[T0 - 7_000, T0 - 7_000].map((ownMs) => [ownMs, T0 - 7_000 + 60_000]),
   ]);
@@ -197,7 +197,7 @@ describe('a consumer in doubt', () => {
     const { backlog, defer, store, returned } = backlogOf();
     defer('a', 2, T0);
     store.kind = 'lost';
-    expect(await backlog.settle(['a'])).toEqual(new Set());
+    expect(await backlog.reconcile(['a'])).toEqual(new Set());
     expect([backlog.isInDoubt('a'), backlog.has('a'), returned]).toEqual([true, false, ['minute lost 2']]);
   });
 

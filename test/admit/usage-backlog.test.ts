@@ -358,7 +358,7 @@ test('usage of several accounts is owed to each in what it counts, and to the hi
   expect(backlog.withBacklog(['key_2', 'key_2#a', 'key_2#b', 'key_2#c'], accounts, T0)).toBeNull();
   const ofOthers = backlog.withBacklog(['cus_1/key_2', ...ids.slice(1)], accounts, T0)!;
   expect(ofOthers[0]).toEqual(accounts[0]);
-  await backlog.settle([...ids, 'cus_1/key_1%tokens']);
+  await backlog.reconcile([...ids, 'cus_1/key_1%tokens']);
   const hour = hourOf(T0);
   const owed = sent.map(({ consumerId, windows, hours = [] }) => [
     ...[consumerId, windows.map(({ window, spent }) => `${window} ${spent}`).join(), [...hours]],

@@ -27,7 +27,7 @@ test('an answer whose reader is behind waits for it beyond writeTimeout: the cli
   const reader = { isBehind: true, chunk: () => {}, whenCaughtUp: (next: () => void) => waiting.push(next) };
   const nothing = () => {};
   const server: Server = createServer((_request, response) => {
-    forward(pool, pool.reserve('any')!, { method: 'GET', target: '/', lines: '', body: null }, response, {
+    forward(pool, pool.takePlace('any')!, { method: 'GET', target: '/', lines: '', body: null }, response, {
       ...{
         taken: nothing,
         sent: nothing,

@@ -115,7 +115,7 @@ function openPool(target: string, tls: UpstreamTls | null = null) {
       },
     });
     const turn: ConnectionWaiter = {
-      share: pool.reserve('any')!,
+      share: pool.takePlace('any')!,
       place: null,
       onTarget: () => {},
       onConnecting: () => {},

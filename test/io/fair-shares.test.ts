@@ -135,9 +135,9 @@ describe('the shares of an upstream', () => {
         for (const consumer of CONSUMERS) {
           const lone = Math.ceil((given.maxConnections + given.maxQueue) * Math.max(given.fairShare, 0.5));
           const most = given.fairShare === 1 ? 50 : Math.min(model.maxReserved, Math.max(1, lone));
-          const all = Array.from({ length: most }, () => shares.reserve(consumer));
+          const all = Array.from({ length: most }, () => shares.takePlace(consumer));
           expect(all).not.toContain(null);
-          if (given.fairShare < 1) expect(shares.reserve(consumer)).toBeNull();
+          if (given.fairShare < 1) expect(shares.takePlace(consumer)).toBeNull();
           for (const share of all) share!.release();
         }
       }),
@@ -147,18 +147,18 @@ describe('the shares of an upstream', () => {
 
   test('are kept for consumers that come again, and forgotten with those that do not', () => {
     const shares = new FairShares<object>({ maxConnections: 100, maxQueue: 100, fairShare: 0.25 });
-    const held = shares.reserve('stays')!;
-    const connected = shares.reserve('connected')!;
+    const held = shares.takePlace('stays')!;
+    const connected = shares.takePlace('connected')!;
     expect(shares.take(connected)).toBe(true);
     // Its reservation ends before its connection is given back.
     connected.release();
-    for (let i = 0; i < 100_000; i++) shares.reserve(`key_${i}`)!.release();
+    for (let i = 0; i < 100_000; i++) shares.takePlace(`key_${i}`)!.release();
     expect(shares.size).toBeLessThan(5_000);
-    expect(shares.reserve('stays')).toBe(held);
-    expect(shares.reserve('connected')).toBe(connected);
-    const again = shares.reserve('key_99999')!;
+    expect(shares.takePlace('stays')).toBe(held);
+    expect(shares.takePlace('connected')).toBe(connected);
+    const again = shares.takePlace('key_99999')!;
     again.release();
-    expect(shares.reserve('key_99999')).toBe(again);
+    expect(shares.takePlace('key_99999')).toBe(again);
   });
 
   test.each([
@@ -169,15 +169,15 @@ describe('the shares of an upstream', () => {
     [{ maxConnections: 8, maxQueue: 0, fairShare: 0.25 }, 2],
   ])('%j: one consumer has at most %i requests in flight', (given, most) => {
     const shares = new FairShares<object>(given);
-    for (let i = 0; i < most; i++) expect(shares.reserve('a')).not.toBeNull();
-    expect(shares.reserve('a')).toBeNull();
-    expect(shares.reserve('b')).not.toBeNull();
+    for (let i = 0; i < most; i++) expect(shares.takePlace('a')).not.toBeNull();
+    expect(shares.takePlace('a')).toBeNull();
+    expect(shares.takePlace('b')).not.toBeNull();
   });
 
   test('leave room in the queue for one more consumer while eight use all that they may (reliability 360)', () => {
     const shares = new FairShares<object>({ maxConnections: 256, maxQueue: 1_024, fairShare: 0.25 });
     const send = (consumerId: string) => {
-      const share = shares.reserve(consumerId);
+      const share = shares.takePlace(consumerId);
       return share !== null && (shares.take(share) || shares.queue(share, {}));
     };
     const sentBy = (consumerId: string) => {
@@ -193,7 +193,7 @@ describe('the shares of an upstream', () => {
 function take(it: Step, shares: FairShares<Sent>, model: Model): void {
   if ('consumer' in it) {
     const mayReserve = model.mayReserve(it.consumer);
-    const share = shares.reserve(it.consumer);
+    const share = shares.takePlace(it.consumer);
     expect(share !== null).toBe(mayReserve);
     if (share === null) return;
     const sent: Sent = { consumer: it.consumer, share, stage: 'reserved' };

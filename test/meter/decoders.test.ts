@@ -15,14 +15,14 @@ function decoding(onBytes: (bytes: Buffer) => boolean = () => true, threads = ne
     read: onBytes,
     waitForTurn: (next: () => void) => mustWait.is && turns.push(next) > 0,
   };
-  const one = new Decoding(stream, reader, threads, threads.reserve('key_1'), () => left.times++);
+  const one = new Decoding(stream, reader, threads, threads.takePlace('key_1'), () => left.times++);
   return { stream, left, turns, mustWait, decoding: one };
 }
 
 /** Takes all threads. @returns the shares that have them */
 function takeAll(threads: PoolThreads): readonly PoolShare[] {
   const taken: PoolShare[] = [];
-  const share = threads.reserve('others');
+  const share = threads.takePlace('others');
   const isTaken = () => {
     const before = taken.length;
     threads.want(share, { onThread: () => taken.push(share) });
@@ -108,7 +108,7 @@ test('few answers are decompressed at a time, and one that waits for its turn le
   const ends = Array.from({ length: 5 }, (_, i) => {
     const stream = new Transform({ transform: (bytes, _coding, done) => void working.push(() => done(null, bytes)) });
     const reader = { read: () => true, waitForTurn: (next: () => void) => i === 0 && turns.push(next) > 0 };
-    const one = new Decoding(stream, reader, threads, threads.reserve(`key_${i}`), () => {});
+    const one = new Decoding(stream, reader, threads, threads.takePlace(`key_${i}`), () => {});
     one.add(Buffer.from('a'));
     return one.end(true);
   });

@@ -26,7 +26,7 @@ interface UpstreamOptions extends DialOptions {
 
 /** A request on its way through an upstream. */
 export interface ConnectionWaiter {
-  /** The share of its consumer, which has a reservation for it. */
+  /** The share of its consumer, which has a place for it. */
   readonly share: ConsumerShare;
   /** Its slot in the pool; null at first. Only the upstream uses this. */
   place: PoolSlot | null;
@@ -103,12 +103,12 @@ export class Upstream {
   }
 
   /**
-   * Reserves room for a request of a consumer, before the gateway has decided whether to forward the request.
+   * Takes a place for a request of a consumer, before the gateway has decided whether to forward the request.
    * @returns the consumer's share, to be released when the request has ended, whatever its outcome; null if the
    * consumer has as many requests in flight as its share allows
    */
-  reserve(consumerId: string): ConsumerShare | null {
-    return this.#shares.reserve(consumerId);
+  takePlace(consumerId: string): ConsumerShare | null {
+    return this.#shares.takePlace(consumerId);
   }
 
   /**

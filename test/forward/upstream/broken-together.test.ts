@@ -35,7 +35,7 @@ test.each(['resetAndDestroy', 'end'] as const)(
     let timer = setImmediate(() => {});
     const nothing = () => {};
     const server: Server = createServer((_request, response) => {
-      forward(pool, pool.reserve('any')!, { method: 'POST', target: '/', lines: '', body: null }, response, {
+      forward(pool, pool.takePlace('any')!, { method: 'POST', target: '/', lines: '', body: null }, response, {
         ...{
           taken: nothing,
           sent: nothing,

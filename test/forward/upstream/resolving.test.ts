@@ -44,7 +44,7 @@ test('a changed address is used at the latest when a connection is 30 s old, how
   const ask = () =>
     new Promise<void>((resolve, reject) => {
       const turn: ConnectionWaiter = {
-        share: upstream.reserve('key_1')!,
+        share: upstream.takePlace('key_1')!,
         place: null,
         onTarget: () => {},
         onConnecting: () => {},
