@@ -20,7 +20,7 @@ interface AccountCacheOptions {
   readonly wallMs: () => number;
 }
 
-/** The accounts of a consumer as far as this gateway knows. */
+/** The accounts of a consumer, as this gateway knows them. */
 interface KnownAccounts {
   readonly accounts: readonly AccountState[];
   /** The present by the store's clock, Unix milliseconds; a lower bound. */
@@ -38,7 +38,7 @@ interface RememberedAccount {
   readonly answeredAtMs: number;
   /** The cache's `generation` when the store was asked, or LOCAL. The cache refuses only while the generation is the same. */
   readonly generation: number;
-  /** The last refusal from memory, and what it was made from; null before the first. */
+  /** The last refusal from memory, and the values it was made of; null before the first. */
   refusal: Refusal | null;
   /** The ids of the accounts of the decision, kept so that a request need not make them again. */
   readonly ids: AccountIds;
@@ -219,7 +219,7 @@ export class AccountCache {
     return verdict.kind === 'refused' || verdict.kind === 'banned' ? verdict : null;
   }
 
-  /** The last known state of an account; null if there is none, or none since the last `forget`. */
+  /** The last known state of an account; null if the store has not decided about it since the last `forget`. */
   #current(accountId: string): RememberedAccount | null {
     const memory = this.#accounts.get(accountId);
     return memory === undefined || memory.generation !== this.#generation ? null : memory;

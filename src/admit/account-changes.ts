@@ -6,9 +6,9 @@ import { MAX_LIMIT } from '../model/plan.ts';
 import type { WindowName } from '../model/values.ts';
 import { limitAt, type WindowLimit } from './windows.ts';
 
-// What operators change in an account: in words, by the engine, and the failures with which its rules refuse.
+// The changes of operators in an account: their words, their effect by the engine, and the failures with which rules refuse them.
 
-/** What an operator may give with a top-up beside the window and the amount. */
+/** The members of a top-up that an operator may leave out. */
 export interface TopUpTerms {
   /** When it ends, Unix milliseconds; left out: with its window. */
   readonly untilMs?: number;
@@ -23,7 +23,7 @@ export type AccountChange =
   | { readonly kind: 'undo-top-up'; readonly window: WindowName; readonly id: string | null }
   | { readonly kind: 'reset'; readonly windows: readonly WindowName[] };
 
-/** What a reset has taken away. */
+/** The counts that a reset has removed. */
 export interface ResetUsage {
   /** What had been counted, for each window that was reset. */
   readonly used: Readonly<Partial<Record<WindowName, number>>>;
@@ -43,8 +43,8 @@ function topUpWords(window: WindowName, amount: number, { untilMs, reason = '' }
 }
 
 /**
- * The state after a change that was acknowledged, made at `nowMs`: the same object if there was nothing to change. A top-up is bounded by
- * the largest limit and not refused, whatever its end: another one may have been acknowledged meanwhile.
+ * The state after an acknowledged change, made at `nowMs`: the same object if the change does nothing. It bounds a top-up by the
+ * largest limit and refuses it in no case, whatever its end: the store may have acknowledged another one meanwhile.
  */
 export function changed(state: AccountState, change: AccountChange, nowMs: number): AccountState {
   if (change.kind === 'lift') return changes.lift(state, nowMs);

@@ -37,20 +37,20 @@ export interface Batch {
   wait?: LeaseWait;
 }
 
-/** What requests of one batch have in common. */
+/** The members in which all requests of one batch are equal. */
 export type BatchTerms = Pick<Batch, 'consumerId' | 'allowance' | 'cost' | 'amounts' | 'withinMs'>;
 
 export function isAlike(batch: Batch, { consumerId, allowance, cost, amounts, withinMs }: BatchTerms): boolean {
   return belongsTo(batch, consumerId, allowance, cost, amounts, withinMs);
 }
 
-/** Adds the requests of a batch to another one. None of them waits for returned units longer than it would have. */
+/** Adds the requests of a batch to another one. The requests of both wait for returned units no longer than they would have. */
 export function join(batch: Batch, { waiting, wait }: Batch): void {
   batch.waiting.push(...waiting);
   if (wait !== undefined && wait.untilMs < (batch.wait?.untilMs ?? Number.POSITIVE_INFINITY)) batch.wait = wait;
 }
 
-/** Takes the parts one by one: an object of them for each request would be a two-hundredth of what a request allocates. */
+/** Takes the members one by one: an object of them would be a two-hundredth of what a request allocates. */
 export function belongsTo(
   batch: Batch,
   consumerId: string,

@@ -24,7 +24,7 @@ export function calendarOf(form: CalendarForm): Calendar {
  */
 export class Calendar {
   readonly form: CalendarForm;
-  /** The period that was asked for last: nearly all questions are about the present. */
+  /** The period that the last call returned: nearly all calls ask about the present. */
   #last: Period = { startsAtMs: 0, endsAtMs: 0 };
 
   /** @throws RangeError if the zone is unknown */
@@ -70,7 +70,7 @@ export class Calendar {
     return month.toPlainDate({ day: Math.min(this.form.anchor, month.daysInMonth) });
   }
 
-  /** Where a day begins with a gap, as in zones that change their clocks at midnight, its first instant. */
+  /** The first instant of a day that begins with a gap, as in zones that change their clocks at midnight. */
   #startOf(date: Temporal.PlainDate): number {
     return date.toZonedDateTime(this.form.zone).epochMilliseconds;
   }

@@ -7,7 +7,7 @@ import type { Allowance } from './plan.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
 import { type AdmissionResult, verdictOnBudgets, verdictsOf } from './verdict.ts';
 
-/** How quotas are applied while the store does not answer (contract section 6). */
+/** How the gateway applies limits while the store does not answer (contract section 6). */
 export type OnFailure = 'local' | 'closed' | 'open';
 
 /**

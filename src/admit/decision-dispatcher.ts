@@ -46,7 +46,7 @@ interface DecisionDispatcherOptions {
  */
 export class DecisionDispatcher {
   readonly #options: DecisionDispatcherOptions;
-  /** The lanes with a call in flight, and the batches that wait for its end; null if none does. */
+  /** The lanes with a call in flight, and the batches that wait for its end; null if no batch waits. */
   readonly #inFlight = new Map<string, Batch[] | null>();
   /** For an account, the number of calls in flight that charge it beside a consumer's own account: several consumers may share it. */
   readonly #shared = new Map<string, number>();
@@ -103,7 +103,7 @@ export class DecisionDispatcher {
     return null;
   }
 
-  /** Decides a request locally, which may not wait for the store any longer. */
+  /** Decides a request locally that must not wait for the store any longer. */
   decideNow(consumerId: string, allowance: Allowance, cost: number, amounts: Amounts | undefined): AdmissionResult {
     return decideLocally({ consumerId, allowance, cost, amounts, n: 1, isUncounted: true }, this.#options)(0);
   }

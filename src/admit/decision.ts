@@ -22,7 +22,7 @@ import { limitAt, type WindowLimit } from './windows.ts';
 /** The accounts of a consumer without any counted request. */
 export const ALL_UNSEEN: Accounts = Object.freeze([engine.UNSEEN]);
 
-/** The rule of an allowance, and from when until when its calendar windows are up to date. */
+/** The rule of an allowance, and the time in which its calendar windows are up to date. */
 interface PresentRule {
   readonly rule: Rule;
   readonly fromMs: number;
@@ -31,7 +31,7 @@ interface PresentRule {
 
 const rules = new WeakMap<Allowance, PresentRule>();
 
-/** What an allowance says at `nowMs`. */
+/** The rule of an allowance at `nowMs`. */
 function ruleAt(allowance: Allowance, nowMs: number): Rule {
   const known = rules.get(allowance);
   if (known !== undefined && known.fromMs <= nowMs && nowMs < known.untilMs) return known.rule;
@@ -100,7 +100,7 @@ export function nameOfBan({ window, budget }: Ban): LimitName {
   return budget === undefined ? window : `${budget}-${window}`;
 }
 
-/** The ban in force that ends last, of the consumer or of its customer; null if none is in force. */
+/** The ban in force that ends last, of the consumer or of its customer; null if neither is banned. */
 export function banInForce(accounts: readonly AccountState[], nowMs: number): Ban | null {
   let last: Ban | null = null;
   for (const { ban } of accounts) {
@@ -122,7 +122,7 @@ export function settledWindows(limits: readonly WindowLimit[], counts: WindowCou
   return limits.map((of) => ({ of, placeMs: counts[of.window] === undefined ? 0 : placeOf(counts[of.window]!) }));
 }
 
-/** The account after the settlement of a request, as the engine settles. @param delta what to add; negative to give back */
+/** The account after the engine has settled a request. @param delta the amount to add; negative to give back */
 export function settled(
   state: AccountState,
   delta: number,

@@ -4,7 +4,7 @@ import type { History } from './history.ts';
 /** Keeps each consumer's usage by hour and day, and the last refusals. Implemented by stores/embedded and stores/redis. */
 export interface HistoryStore {
   /**
-   * Reads a history; null if the store keeps none of the consumer. @throws Failure `store_unavailable`; UnreadableRecord with the
+   * Reads a history; null if the store keeps no history of the consumer. @throws Failure `store_unavailable`; UnreadableRecord with the
    * id if it cannot read it
    */
   of(consumerId: string): Promise<ReadHistory | null>;

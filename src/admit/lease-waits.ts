@@ -29,8 +29,8 @@ export class LeaseWaits {
   /** The number of waiting requests of each consumer. */
   readonly #waiting = new Map<string, number>();
   /**
-   * The number of all waiting requests; for reading only. It is a field, so that the many requests of which none waits call nothing
-   * here.
+   * The number of all waiting requests; for reading only. It is a field, so that requests call nothing here as long
+   * as no request waits.
    */
   all = 0;
 

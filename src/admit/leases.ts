@@ -122,7 +122,7 @@ export class Leases {
     return this.#held.size > 0 && this.#held.has(consumerId);
   }
 
-  /** The terms of leases for the next call about some requests; null for none. The process uses a lease no more once it returns it. */
+  /** The terms of leases for the next call about some requests; null without terms. A lease that they return admits no more requests. */
   termsOf({ consumerId, allowance, cost, n }: AskedBatch): Borrowing | null {
     const previous = this.#of(consumerId, allowance);
     const units = this.#mayBorrow(consumerId, allowance) ? cost * this.#expected(consumerId, n, previous) : 0;

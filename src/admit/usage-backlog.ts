@@ -162,7 +162,7 @@ export class UsageBacklog {
   }
 
   /**
-   * Adds the usage of these consumers to the store.
+   * Adds the usage of these consumers to the store, before the store decides about them.
    * @returns the consumers with nothing left in the backlog: the store may decide about them
    */
   async reconcile(consumerIds: Iterable<string>): Promise<ReadonlySet<string>> {

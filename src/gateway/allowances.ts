@@ -3,7 +3,7 @@ import type { Consumer } from '../identify/identify.ts';
 import type { Limits, Plan, Plans } from '../model/plan.ts';
 import { groupRouteOf, PathGroups } from '../routing/path-groups.ts';
 
-/** The consumer, as far as limits are concerned. */
+/** The members of a consumer that decide its limits. */
 type Limited = Pick<Consumer, 'plan' | 'limits' | 'customer'>;
 
 /**
@@ -39,7 +39,7 @@ export class Allowances {
     }
   }
 
-  /** Null if the plan is gone or lacks a limit. */
+  /** Null if plans.yaml no longer has the plan, or the plan leaves out a limit that the consumer does not set. */
   of(consumer: Limited): Allowance | null {
     const plan = this.#plans.get(consumer.plan);
     if (plan === undefined) return null;

@@ -11,16 +11,16 @@ import type { BodyResult, BodyTask } from './body-thread.ts';
 /** `busy`: too many bodies wait to be checked. `late`: the thread did not end with this one in time. */
 export type Checked = BodyResult | 'busy' | 'late';
 
-/** A larger body is not read on the thread that serves requests, in bytes. */
+/** The thread that serves requests reads no body that is larger, in bytes. */
 const MAX_AT_ONCE = 64 * 1024;
 /** The steps of work (`Work`) of all bodies that are checked in one turn of the event loop: 10 ms. */
 const STEPS_OF_TURN = 300_000;
-/** The end of a turn is looked for only after this many steps. */
+/** The class looks for the end of a turn only after this many steps. */
 const STEPS_UNWATCHED = 50_000;
-/** Bodies that wait for the thread, and the part of them that one consumer may have. */
+/** The bodies that may wait for the thread, and the part of them that one consumer may have. */
 const MAX_WAITING = 256;
 const FAIR_SHARE = 0.25;
-/** Programs that the thread keeps. Those of descriptions that have changed are never asked for again. */
+/** The number of programs that the thread keeps. No body needs those of descriptions that have changed. */
 const MAX_PROGRAMS = 256;
 /** The thread ends when there has been no large body for this long, and gives back its memory. */
 const IDLE_MS = 30_000;
@@ -82,7 +82,7 @@ export class BodyChecks {
     return promise;
   }
 
-  /** Ends the thread. Bodies that wait are not checked. */
+  /** Ends the thread without checking the bodies that wait. */
   async close(): Promise<void> {
     if (this.#idle !== null) clearTimeout(this.#idle);
     await this.#endThread();
@@ -134,7 +134,7 @@ export class BodyChecks {
 /** A thread that checks one body at a time. */
 class BodyThread {
   readonly #worker: Worker;
-  /** The numbers of the programs that it has. */
+  /** The numbers of the programs that the thread has. */
   readonly #ids = new Map<Program, number>();
   #asked: PromiseWithResolvers<Checked> | null = null;
   hasEnded = false;
@@ -174,7 +174,7 @@ class BodyThread {
     return this.#asked.promise;
   }
 
-  /** @param outcome of the body that it checks, if there is one */
+  /** @param outcome the result for the body that the thread checks, if it checks one */
   async end(outcome: Checked): Promise<void> {
     this.#asked?.resolve(outcome);
     await this.#worker.terminate();

@@ -76,13 +76,13 @@ const AMBIGUOUS: Authorization = Object.freeze({
   isJwt: false,
 });
 
-/** The same where the settings name other places for keys (`keys.from`), of which one may be the query. */
+/** The same where the settings name other places for keys (`keys.from`); the query may be one of them. */
 function authorizationFrom(sources: KeySources, head: Head): Authorization {
   const inFields = head.fields.derived(newKeyInFields).of(sources);
   const inQuery = sources.inQuery(head.target.slice(head.path.length));
   if (inQuery.kind === 'missing') return inFields;
   const credentials = oneOf(inFields.credentials, inQuery);
-  // No JSON Web Token is accepted in the query (RFC 9700 section 4.3.2): none has the form of a key.
+  // The gateway accepts no JSON Web Token in the query (RFC 9700 section 4.3.2): a token does not have the form of a key.
   return credentials.kind === 'token'
     ? { credentials, sha: fingerprintOf(credentials.token), isJwt: false }
     : { credentials, sha: null, isJwt: false };
@@ -150,7 +150,7 @@ function authorizationIn({ keySources }: Pick<GatewayDeps, 'keySources'>, head: 
   return keySources === null ? head.fields.derived(readAuthorizationOf) : authorizationFrom(keySources, head);
 }
 
-/** The claims of the token of a request whose caller was identified by it, so that they are verified. Deep frozen. */
+/** The claims of the token by which the caller was identified, so that they are verified. Deep frozen. */
 export function claimsSentIn(deps: Pick<GatewayDeps, 'keySources'>, head: Head): Readonly<Record<string, unknown>> {
   const { credentials } = authorizationIn(deps, head);
   if (credentials.kind !== 'token') throw new Error('claims of a request without a token');
@@ -162,7 +162,7 @@ function withoutToken({ kind }: Exclude<Credentials, { kind: 'token' }>): Identi
   return { kind: 'unknown', code: kind === 'missing' ? 'missing_api_key' : 'invalid_api_key', token: null };
 }
 
-/** The owner of the key that the client's certificate stands for. A certificate of no key is no credential. */
+/** The owner of the key that the client's certificate stands for. A certificate that stands for no key is not a credential. */
 function ofCertificate(deps: GatewayDeps, origin: ClientAddress): Identified | Promise<Identified> {
   const certificate = certificateOf(origin, deps.wallMs());
   if (certificate === null) return withoutToken({ kind: 'missing' });

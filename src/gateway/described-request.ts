@@ -10,14 +10,15 @@ import type { GatewayDeps } from './gateway-deps.ts';
 import { targetFor } from './proxy-request.ts';
 
 /*
- * Requests of routes with `validate`: what is checked against the OpenAPI description, and the response if it does not fit.
+ * Requests of routes with `validate`: the parts that the gateway checks against the OpenAPI description, and the response if they do not
+ * fit.
  */
 
-/** The largest body that is checked, in bytes. It is held in memory until its request has ended. */
+/** The largest body that the gateway checks, in bytes. It holds the body in memory until the request has ended. */
 export const MAX_CHECKED_BYTES = 1024 * 1024;
 
 /**
- * The bytes of all bodies of one consumer that are held, at most.
+ * The maximum of bytes that the gateway holds of all bodies of one consumer.
  * @param fairShare of the upstream
  */
 export function heldBytesOfOne(fairShare: number): number {
@@ -52,7 +53,7 @@ export function checkHead(
 }
 
 /**
- * The fields that are passed on.
+ * The fields that the gateway forwards.
  *
  * Attack: a client lists Content-Type in Connection, so that it is checked as text and the service, which then gets no
  * type, reads it as JSON.
@@ -71,7 +72,7 @@ export function refusalOfBody(checked: Checked): Unfit | null {
   return unfit({ in: 'body', name: null, ...fault });
 }
 
-/** 413 for a body that is more than is held to be checked. */
+/** 413 for a body that is larger than the gateway holds to check it. */
 export function tooLargeToCheck(maxBytes: number): ErrorResponse {
   return errorResponse(
     'payload_too_large',

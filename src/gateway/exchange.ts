@@ -20,7 +20,7 @@ export interface ClosedWebSocket extends TunnelRecord {
   readonly consumerId: string | null;
 }
 
-/** The consumer that a request is counted for. */
+/** The consumer for which the store counts a request. */
 export interface Caller {
   /**
    * The account that quota and bans belong to (admit/account-id.ts): of the API key or of the token's subject; on a route
@@ -68,7 +68,7 @@ export interface Exchange {
   readonly hasGroups?: boolean;
   readonly plan: string | null;
   readonly cost: number;
-  /** What it paid in units of their own, and a refused request would have taken in advance; null or absent if nothing. */
+  /** What the request paid in units, or, if it was refused, would have taken in advance; null or absent if nothing. */
   readonly units?: PaidUnits | null;
   /** The limits that applied, without what operators have added: the same array for all requests under them. */
   readonly limits: readonly WindowLimit[];
@@ -93,7 +93,7 @@ export interface Exchange {
   readonly retryAtMs?: number | null;
   /** The verdict that refused the request; null or absent if none did. */
   readonly refusal?: Refused | Banned | null;
-  /** The verdict of limits that are only watched; null if there are none. */
+  /** The verdict of limits that are only watched; null without such limits. */
   readonly shadow: Shadow | null;
   /** The status sent, or 499 if the client disconnected before. */
   readonly status: number;
@@ -198,7 +198,7 @@ export class ExchangeRecorder implements Exchange {
     this.hasGroups = allowance.groups !== undefined;
   }
 
-  /** Notes that the store is asked for its decision. */
+  /** Notes that the gateway asks the store for its decision. */
   asked(nowMs: number): void {
     this.#askedAtMs = nowMs;
   }
@@ -235,7 +235,7 @@ export class ExchangeRecorder implements Exchange {
     this.#forwardedAtMs = nowMs;
   }
 
-  /** What it paid in units, and how limits that are only watched have judged it. */
+  /** Notes what the request paid in units, and the verdict of limits that are only watched. */
   paid({ units, shadow }: Pick<ExchangeRecorder, 'units' | 'shadow'>): void {
     // A request that was refused keeps what it would have taken.
     if (units !== null) this.units = units;

@@ -39,11 +39,11 @@ export interface GatewayDeps {
   /** The policies of each route that has some (`policies`). */
   readonly policies: ReadonlyMap<Route, PolicyChain>;
   readonly identifier: Identifier;
-  /** Where requests may have their key (`keys.from`); null if Authorization alone is read. */
+  /** Where requests may have their key (`keys.from`); null if the gateway reads Authorization alone. */
   readonly keySources: KeySources | null;
   /** Whether client certificates stand for keys (`keys.certificates`). */
   readonly readsCertificates: boolean;
-  /** Null if no JSON Web Token is accepted. */
+  /** Null if the settings name no issuer of JSON Web Tokens. */
   readonly jwt: JwtVerifier | null;
   readonly failedAttempts: FailedAttempts;
   readonly admitter: Admitter;
@@ -58,7 +58,7 @@ export interface GatewayDeps {
   readonly compressors: Compressors;
   /** Bounds how many compressed responses are read for their cost at a time. */
   readonly decoders: Decoders;
-  /** Links errors to their documentation; null if there is none (`errors.docs`). */
+  /** Links errors to their documentation; null without `errors.docs`. */
   readonly errorDocs: ErrorDocs | null;
   /** Null if CORS is not configured. */
   readonly cors: CorsFields | null;

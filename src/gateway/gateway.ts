@@ -75,7 +75,7 @@ export class Gateway {
     return true;
   }
 
-  /** Reads more of a body later: when it is the turn of its consumer, if that is beyond its share of the thread. */
+  /** Reads more of a body later: if its consumer is beyond its share of the thread, when the turn of the consumer comes. */
   readLater(socket: object, work: () => void): void {
     const time = this.#running.readerOf(socket);
     if (time === undefined) setImmediate(work);
@@ -84,7 +84,7 @@ export class Gateway {
 
   /**
    * Ends the request that a connection is serving, because its body is too slow, too large or malformed.
-   * @returns false if there is none that can still be answered
+   * @returns false if the connection serves no request that can still be answered
    */
   breakOff(socket: object, code: ClientBodyErrorCode): boolean {
     return this.#running.unreadOf(socket)?.breakOff(code) ?? false;

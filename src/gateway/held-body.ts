@@ -17,7 +17,7 @@ export type HeldResult =
  */
 export class HeldBodies {
   #all = 0;
-  /** The bytes of each consumer that holds some. */
+  /** The bytes that the bodies of each consumer take. */
   readonly #held = new Map<string, number>();
 
   /** The memory for one consumer. @param maxBytes of all its bodies together */

@@ -65,12 +65,12 @@ export function leastAmountsOf(charges: readonly Charge[], head: Head): Amounts 
 }
 
 /**
- * Attack: a client lists the field in Connection, so that the service never gets the small number that was reserved for. So such a
- * field counts as absent.
+ * Attack: a client lists the field in Connection, so that the service never gets the small number by which the gateway set the
+ * reserve. So such a field counts as absent.
  *
- * Attack: a client asks for more than any amount can be, or in a form that its service reads and the gateway does not, to pay the
- * default: `09000`, `"9e3"`, the number twice, or behind it a comma too much. So `most` is taken for all that is there and is not one
- * number from 0.
+ * Attack: to pay the default, a client asks for more than any amount can be, or in a form that its service reads and the gateway does
+ * not: `09000`, `"9e3"`, the number twice, or with a comma behind it. So the gateway takes `most` for every value that is not one number
+ * from 0.
  */
 function reservedBy(reserve: Reserve, { fields, connectionNames }: Head, body: Buffer | null): number {
   if (reserve.kind === 'fixed') return reserve.amount;
@@ -88,7 +88,7 @@ function reservedBy(reserve: Reserve, { fields, connectionNames }: Head, body: B
 
 /** How the answer of a request is decompressed: `Decoders` for its consumer. */
 export interface Decompression {
-  /** Takes a place, for a request that asks for a coding with a large window. @returns false if none is free */
+  /** Takes a place, for a request that asks for a coding with a large window. @returns false if no place is free */
   take(): boolean;
   /** Gives it back. */
   leave(): void;
@@ -117,8 +117,8 @@ export class Metering {
   }
 
   /**
-   * The Accept-Encoding with which the service is asked; null if it is asked as the client has sent it. Called once, before
-   * the request is forwarded.
+   * The Accept-Encoding that the gateway sends to the service; null if it forwards that of the client. Called once, before the request
+   * is forwarded.
    */
   asks({ fields }: Head): string | null {
     if (!this.#charges.some(({ sources }) => isInBody(sources))) return null;
@@ -215,7 +215,7 @@ export type PaidUnits = readonly PaidUnit[];
 
 const NO_FIELDS = fieldValues([]);
 
-/** What a request has paid, or would have, that was not even forwarded: nothing. @param amounts what it took in advance, or would have */
+/** The payment of a request that was not even forwarded: nothing. @param amounts what it took in advance, or would have taken */
 export function unpaid(amounts: Amounts): PaidUnits {
   return Object.entries(amounts).map(([unit, reserved]) => ({ unit, reserved, settled: 0, why: null }));
 }

@@ -62,7 +62,7 @@ export class OpenWebSockets {
     this.#onOpen = onOpen;
   }
 
-  /** How many connections are open. */
+  /** The number of open connections. */
   get open(): number {
     return this.#open.size;
   }
@@ -73,9 +73,9 @@ export class OpenWebSockets {
   }
 
   /**
-   * Attack: a customer makes more keys, each of which may have `maxPerKey`, until they have `max` and others none. So all its callers have
-   * at most half of what the others leave, or what one of them may have if that is more.
-   * @returns the limit that leaves this caller no slot; null if there is one
+   * Attack: a customer makes keys, each with its own `maxPerKey`, until they have all `max` connections. So the callers of one customer
+   * together have at most half of what the others leave, or what one of them may have if that is more.
+   * @returns the limit that leaves this caller no slot; null if the caller may have a slot
    */
   fullFor({ consumer, shareId }: Pick<Caller, 'consumer' | 'shareId'>): FullBecause | null {
     const { maxPerKey, max } = this.#limits();

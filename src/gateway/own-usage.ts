@@ -41,7 +41,7 @@ type Answer =
 /** The histories of a caller and its shadow. Null if the store failed. */
 type Histories = readonly (ReadHistory | null)[] | UnreadableIdentity | null;
 
-/** Null if the store does not answer; `unreadable` if it does, and what it has of the caller cannot be read. */
+/** Null if the store does not answer; `unreadable` if the store answers and cannot read the account of the caller. */
 type FoundUsage = UsageBody | UnreadableIdentity | null;
 
 /** One reading of the store for one caller. */
@@ -52,7 +52,7 @@ interface Reading<A> {
   result: A | undefined;
 }
 
-/** For each caller the store is read at most once in this time, even if reading fails; and each of its histories once as well. */
+/** The gateway reads the store for a caller at most once in this time, even if a reading fails, and each of its histories once as well. */
 const READ_EVERY_MS = 1_000;
 
 /**

@@ -39,8 +39,8 @@ type PaymentDeps = Pick<GatewayDeps, 'admitter' | 'monotonicMs'> & {
  * What one request pays beside its cost in requests: what it charges in units, and what limits count that are only watched
  * (`shadow`). A request with neither has none.
  *
- * The reserve is set (`reserve`), the store takes it with its decision (`taken`), the answer says what the request cost (`metering`,
- * `forwarded`), and the difference is settled once, when the request has ended (`end`).
+ * The flow sets the reserve (`reserve`), the store takes it with its decision (`taken`), the answer says what the request cost
+ * (`metering`, `forwarded`), and `end` settles the difference once, when the request has ended.
  */
 export class Payment {
   /** What it takes of units in advance; undefined until `reserve`, and if it charges none. */

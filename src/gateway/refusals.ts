@@ -35,7 +35,7 @@ export interface Refusal {
   readonly upstream?: string | null;
 }
 
-/** The refusals of which all are alike. */
+/** The refusals that are the same for every request. */
 export const REFUSALS = {
   /** Its path matches another route when it is decoded. */
   ambiguous: { judgement: 'malformed', error: ambiguousPath() },

@@ -64,7 +64,7 @@ export class AccountsTable {
   }
 
   /**
-   * Writes rows. Only in a transaction.
+   * Writes rows; the caller has a transaction open.
    * @param ended consumers whose rows are removed
    */
   save(rows: readonly AccountRow[], ended: readonly string[] = []): void {
@@ -74,7 +74,7 @@ export class AccountsTable {
     for (const consumerId of ended) remove.run(consumerId);
   }
 
-  /** Writes a changed account, and the id of the change. Only in a transaction. */
+  /** Writes a changed account, and the id of the change; the caller has a transaction open. */
   saveChanged(row: AccountRow, { id, words }: Once, nowMs: number): void {
     this.save([row]);
     this.#db.prepare('DELETE FROM made_once WHERE at_ms <= ?').run(nowMs - MADE_ONCE_MS);
@@ -86,7 +86,7 @@ export class AccountsTable {
     answering(() => this.#db.prepare('DELETE FROM accounts WHERE expires_at_ms <= ?').run(nowMs));
   }
 
-  /** The words of the change that an operation made under an id; null if none did in the last `MADE_ONCE_MS`. */
+  /** The words of the change that an operation made under an id; null if no operation used it in the last `MADE_ONCE_MS`. */
   madeOnce(consumerId: string, id: string, nowMs: number): string | null {
     const row = this.#db
       .prepare('SELECT words FROM made_once WHERE consumer_id = ? AND id = ? AND at_ms > ?')
@@ -154,7 +154,7 @@ function stateIn(text: unknown): AccountState | null {
   return { ...others, strikes: strikes.count === 0 ? undefined : strikes, ban: ban ?? undefined };
 }
 
-/** Null: the row is written for an account that cannot be read. */
+/** Null if the store has written the row for an account that it cannot read. */
 function textOf(state: AccountState | null): string {
   if (state === null) return 'null';
   const { windows, strikes = NO_STRIKES, ban = null, topUps, topUpNotes } = state;

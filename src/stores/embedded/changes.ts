@@ -1,6 +1,6 @@
 import type { ChangeFeed, StoreChange } from '../../identify/record-store.ts';
 
-/** Notifies the gateway that owns the store of each change: no other process makes any. */
+/** Notifies the gateway that owns the store of each change. Only that gateway makes changes while it runs. */
 export class EmbeddedChanges implements ChangeFeed {
   readonly #listeners: ((change: StoreChange) => void)[] = [];
 

@@ -41,7 +41,7 @@ export function damagedChanges(db: DatabaseSync): readonly EarlierChange[] {
   return answering(() => earlierChanges(db)).filter(({ change }) => change === null);
 }
 
-/** Applies the readable changes to readable accounts. Only in a transaction of the owner. */
+/** Applies the readable changes to readable accounts. The caller owns the store and has a transaction open. */
 export function applyEarlierChanges(db: DatabaseSync, table: AccountsTable, of?: string): void {
   for (const { number, consumerId, change, atMs } of earlierChanges(db, of)) {
     const { state, expiresAtMs } = table.get(consumerId) ?? { state: UNSEEN, expiresAtMs: 0 };
@@ -53,12 +53,12 @@ export function applyEarlierChanges(db: DatabaseSync, table: AccountsTable, of?:
   }
 }
 
-/** Removes the unreadable changes of a consumer. Only in a transaction. */
+/** Removes the unreadable changes of a consumer; the caller has a transaction open. */
 export function removeDamagedChanges(db: DatabaseSync, consumerId: string): void {
   for (const { number, change } of earlierChanges(db, consumerId)) if (change === null) remove(db, number);
 }
 
-/** Removes the changes of a consumer. Only in a transaction. */
+/** Removes the changes of a consumer; the caller has a transaction open. */
 export function removeEarlierChanges(db: DatabaseSync, consumerId: string): void {
   for (const { number } of earlierChanges(db, consumerId)) remove(db, number);
 }

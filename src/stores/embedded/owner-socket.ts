@@ -18,11 +18,11 @@ interface SocketPath {
 }
 
 /**
- * The place of the socket of the gateway that owns the store. What an earlier one has left behind is removed: the caller holds the lock
- * of the owner.
+ * Prepares the place of the socket of the gateway that owns the store, and removes the socket that an earlier gateway left there. The
+ * caller holds the lock of the owner.
  *
- * Attack: another user has put a link, or a socket, there, for commands to give their secrets to. So the folder has mode 700, and what is in
- * the place of the folder or the socket, and is neither this user's nor of the right kind, is refused.
+ * Attack: another user has put a link or a socket there, so that commands send it their secrets. So the folder has mode 700, and this
+ * function refuses a folder or a socket that is another user's or of another kind.
  * @throws Failure `store_unavailable`; errors of the file system unchanged
  */
 export function socketToMake(dataFolder: string) {
@@ -43,7 +43,7 @@ export function socketToMake(dataFolder: string) {
 }
 
 /**
- * The socket of the gateway that owns the store, as far as one has left it: that gateway may have ended since.
+ * Finds the socket of the gateway that owns the store. That gateway may have ended and left it behind.
  * @returns null if there is none
  * @throws Failure `store_unavailable` for what another user has put there, and where this user may not look
  */
@@ -92,7 +92,7 @@ function insistOn(path: string, what: 'folder' | 'socket', found: Stats): void {
   insistOnOwner(path, found);
 }
 
-/** A path that is too long for a socket leads over the open folder. */
+/** If the path is too long for a socket, returns one that leads through the open folder. */
 function shortened(folder: string): SocketPath {
   const path = join(folder, NAME);
   if (Buffer.byteLength(path) <= MAX_PATH_BYTES) return { path, close: () => {} };

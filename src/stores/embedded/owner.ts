@@ -9,11 +9,11 @@ import { isHeldByAnother, openingFailure } from './database.ts';
 import { ensureFolder, ensureOwnFile } from './own-files.ts';
 import { ownerListens } from './owner-socket.ts';
 
-/** The store of this process: a gateway's as long as it runs, a command's while it changes something. */
+/** The hold of this process on the store: a gateway has it as long as it runs, a command while it changes something. */
 export interface StoreOwner {
   /**
-   * Checks that the lock is still there. If its file was deleted or replaced, it is made and locked again.
-   * @throws Failure `store_owned` if another process has it now, `store_unavailable` if it cannot be made
+   * Checks that the lock is still there. If another process has deleted or replaced its file, makes the file and locks it again.
+   * @throws Failure `store_owned` if another process has locked it meanwhile, `store_unavailable` if this process cannot make the file
    */
   insist(): void;
   release(): void;
@@ -24,7 +24,7 @@ const RELEASED_WITHIN_MS = 5_000;
 const AGAIN_MS = 50;
 
 /**
- * Repeats `attempt`, at least for some seconds, until it does not return null. Attempts are counted, because a process that stood still
+ * Repeats `attempt`, for at least some seconds, until it returns a value. It counts attempts, because a process that stood still
  * meanwhile has not tried.
  * @param withinMs milliseconds
  * @returns null if each attempt returned null
@@ -65,11 +65,11 @@ export function ownStoreIfFree(dataFolder: string): Promise<StoreOwner | null> {
 
 /**
  * Makes this process the only one that changes an embedded store, until `release` or the end of the process. The operating system
- * releases what is held when the process ends, so a crash leaves nothing behind. Three things are held:
+ * releases what the process holds when it ends, so a crash leaves nothing behind. The process holds three things:
  *
  * - The folder, in `OWNED`. The locks of a file belong to the process, not to a connection: two gateways of the library in
- *   one process would both get them, and the one that is refused would release those of the other by closing the file.
- * - On Linux an abstract socket, named by the database file. Attack: `owner.lock` is deleted while a gateway runs, and
+ *   one process would both get them, and the second one, when it closes the file, would release those of the first.
+ * - On Linux an abstract socket, named by the database file. Attack: an operator deletes `owner.lock` while a gateway runs, and
  *   a second gateway makes and locks a new one. This name has no file. Its scope is the network namespace, so it does not
  *   replace the lock, which containers on one volume share.
  * - The lock on `owner.lock`.
@@ -88,7 +88,7 @@ export async function ownStore(dataFolder: string): Promise<StoreOwner> {
     return {
       insist: () => {
         if (lock.isInPlace()) return;
-        // The one before is kept until there is another: its file may come back.
+        // The process keeps the lock it has until it has another, because the file may come back.
         const next = lockFile(dataFolder);
         lock.release();
         lock = next;
@@ -125,7 +125,7 @@ function identityOf(file: string): string | null {
   return found === undefined ? null : `${found.dev} ${found.ino}`;
 }
 
-/** @returns null where the system has no abstract sockets, or refuses one */
+/** Listens on an abstract socket. @returns null if the system has none, or refuses it */
 function takeName(database: string, dataFolder: string): Promise<Server | null> {
   if (process.platform !== 'linux') return Promise.resolve(null);
   const { dev, ino, birthtimeNs } = statSync(database, { bigint: true });

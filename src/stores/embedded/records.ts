@@ -27,14 +27,14 @@ interface Part<T> {
   readonly cursor: string | null;
 }
 
-/** Which records of a list are read: a condition of SQL, and what is put in the place of its `?`. */
+/** Selects records of a list: a condition of SQL, and the values of its `?`. */
 export interface Condition {
   readonly sql: string;
   readonly values: readonly string[];
 }
 
 const ALL: readonly Condition[] = [{ sql: 'TRUE', values: [] }];
-/** True for records that are no tombstone. A damaged record is none. */
+/** True unless the record is a tombstone. A damaged record is not a tombstone. */
 const IS_THERE = "CASE WHEN json_valid(record) THEN json_type(record, '$.deletedAtMs') END IS NULL";
 
 /** A table of records as JSON: `id`, `created_at_ms` and `record`. */
@@ -44,7 +44,7 @@ export class RecordTable<T extends StoredRecord> {
   readonly #form: RecordForm<T>;
   readonly #byId: StatementSync;
 
-  /** @param name that of the table @param read throws Failure `store_corrupt` */
+  /** @param name the name of the table @param read parses a record; it throws Failure `store_corrupt` */
   constructor(db: DatabaseSync, name: 'keys' | 'customers', read: (text: string) => T) {
     this.#db = db;
     this.#name = name;
@@ -94,18 +94,18 @@ export class RecordTable<T extends StoredRecord> {
     return { found, searched: part.length, cursor: rows.length > most ? String(part.at(-1)!.id) : null };
   }
 
-  /** Only in a transaction. The caller has seen that the id is free. */
+  /** The caller has a transaction open, and has seen in it that the id is free. */
   insert(record: T): void {
     const { id, createdAtMs } = record;
     this.#db.prepare(`INSERT INTO ${this.#name} VALUES (?, ?, ?)`).run(id, createdAtMs, JSON.stringify(record));
   }
 
-  /** Only in a transaction. */
+  /** The caller has a transaction open. */
   replace(record: T): void {
     this.#db.prepare(`UPDATE ${this.#name} SET record = ? WHERE id = ?`).run(JSON.stringify(record), record.id);
   }
 
-  /** The rows for which one of the conditions is true; no row may have two of them. */
+  /** Finds the rows for which one of the conditions is true; the caller passes conditions that exclude each other. */
   #after(cursor: string | null, where: readonly Condition[], most: number) {
     const last = this.#positionOf(cursor);
     const parts = where.map(
@@ -130,11 +130,11 @@ export interface EmbeddedRecordsOptions {
   readonly onChange?: (change: StoreChange) => void;
   /** Called in each change. Throws unless this process owns the store. */
   readonly insistOnOwner?: () => void;
-  /** Called with the error of each change that could not be written. Such a change has not been made. */
+  /** Called with the error of each change that the store could not write and so has not made. */
   readonly onFailedWrite?: (error: unknown) => void;
 }
 
-/** What sets the records of one kind apart. */
+/** The members in which the two kinds of records differ. */
 interface RecordKind<T> {
   readonly kind: 'key' | 'customer';
   /** @throws Failure `store_corrupt` */
@@ -143,7 +143,7 @@ interface RecordKind<T> {
   readonly onWritten?: (record: T, isNew: boolean) => void;
 }
 
-/** Records of one kind. Each change is one transaction of the owner of the store: the record, and what leads to it. */
+/** Records of one kind. The owner of the store makes each change in one transaction: of the record, and of the index that leads to it. */
 export class EmbeddedRecords<T extends StoredRecord> implements RecordStore<T> {
   readonly table: RecordTable<T>;
   readonly #writes: AcknowledgedWrites;
@@ -187,7 +187,7 @@ export class EmbeddedRecords<T extends StoredRecord> implements RecordStore<T> {
     return changed === null ? null : { before: changed.before, durability: DURABLE };
   }
 
-  /** Only in a transaction. @throws Failure `refused` if the id is taken */
+  /** Adds a record; the caller has a transaction open. @throws Failure `refused` if the id is taken */
   insert(record: T): void {
     const { kind, onWritten } = this.#kind;
     if (this.table.has(record.id)) throw new Failure('refused', `There is already a ${kind} with this id.`);
@@ -203,7 +203,7 @@ export class EmbeddedRecords<T extends StoredRecord> implements RecordStore<T> {
     }, made);
   }
 
-  /** Writes what every process may write. */
+  /** Makes a change that a process may also make without owning the store. */
   async write<R>(work: () => R, made?: (value: R) => void): Promise<R> {
     try {
       return await this.#writes.write(work, made);

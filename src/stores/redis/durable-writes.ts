@@ -28,8 +28,8 @@ export interface LastingWrite {
    */
   remake(linkOf: (name: string) => Promise<ReplicaLink>): Promise<'there' | 'remade' | 'superseded'>;
   /**
-   * The write to make if the store has lost this one after acknowledging it; null for none. An operator may have emptied the store,
-   * or restored a backup: so it makes nothing again that is gone altogether.
+   * The write to make if the store has lost this one after acknowledging it; null to make no other write. An operator may have
+   * emptied the store, or restored a backup, so that write makes no record again that is gone altogether.
    */
   afterLoss?(): LastingWrite | null;
   /** True if this write changed nothing, because an earlier one had left the record as this one wants it. */
@@ -62,7 +62,7 @@ const MAX_KEPT: Readonly<Record<WriteKind, number>> = { record: 1_000, change: 1
 const KEPT_UNSEEN_MS = 3_000_000;
 /** A round repeats a waiting write this often, so that the store does not forget the ids of changes. */
 const REFRESH_MS = 600_000;
-/** This process remembers acknowledged revocations for this long, and so many of them, to repeat them if the store has lost them. */
+/** This process remembers acknowledged revocations for this long, up to this number, to repeat them if the store has lost them. */
 const REMEMBERED_MS = 600_000;
 const MAX_REMEMBERED = 1_000;
 const ROUND_PAUSE_MS = 250;
@@ -80,7 +80,7 @@ const GRACE_MS = 500;
 interface KeptWrite {
   readonly write: LastingWrite;
   readonly final: Promise<FinalDurability>;
-  /** Only the first call has an effect. */
+  /** Ends the wait of the caller; only the first call has an effect. */
   end(final: FinalDurability): void;
   /** Fulfilled when a replica is known to be down, so that the write cannot become durable while its caller waits. */
   readonly postponed: Promise<void>;

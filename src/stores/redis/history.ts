@@ -70,7 +70,7 @@ export class RedisHistory implements HistoryStore {
     ]);
     if (history === null) return null;
     if (history.length === HISTORY_BYTES) return { history, nowMs: Number(seconds) * 1_000 };
-    // What history.lua leaves of a history that it may not begin yet.
+    // history.lua leaves an empty history where it may not begin one yet.
     if (history.length > 0 && history.every((byte) => byte === 0)) return null;
     const message = `The usage history of ${consumerId} cannot be read: ${name} in Redis holds something else. Put it right there, or remove it, so that a new one begins.`;
     throw new UnreadableRecord(consumerId, message);
@@ -155,7 +155,7 @@ export class RedisHistory implements HistoryStore {
   }
 }
 
-/** A ban that a scan has found is noted without a refusal. */
+/** Notes a ban that a scan has found: no request was refused. */
 function isCounted({ refused, banned }: Refusals): boolean {
   return refused + banned > 0;
 }
@@ -165,12 +165,12 @@ const FORBIDDEN = Symbol('forbidden');
 const NO_HISTORY =
   'No usage history is kept, so it is unknown which keys are used: the Redis user may not call GETRANGE. Add `+getrange +bitfield` to its ACL, as in config/redis.acl.';
 
-/** A value, because the circuit would take an error for a failure of the store. */
+/** Returns a value, because the circuit would take an error for a failure of the store. */
 function forbiddenOrForeign(error: Error): typeof FORBIDDEN | null {
   return error.message.startsWith('NOPERM') ? FORBIDDEN : nullIfForeign(error);
 }
 
-/** No history is empty. */
+/** Null if the store has no history: a history is never empty. */
 function emptyIfForeign(error: Error): Buffer {
   return nullIfForeign(error) ?? Buffer.alloc(0);
 }

@@ -41,7 +41,7 @@ const CARRY_BAN = new LuaScript<number>(luaFile('./carry-ban.lua'));
 interface RedisLedgerOptions extends ChangingConnection {
   /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock unconditionally. */
   readonly wallMs?: () => number;
-  /** Called with the name of a history in which nothing was recorded, because it cannot be read. */
+  /** Called with the name of a history that the store cannot read, so that it records nothing in it. */
   readonly onUnrecorded?: (history: string) => void;
   /** Left out: DECIDE_LUA. */
   readonly decideLua?: string;
@@ -83,9 +83,9 @@ export class RedisLedger implements Ledger {
 
   /**
    * A script may only use the names of one slot. Consumers in the same slot are rare within a turn and are not combined: a
-   * call for a single name never gets TRYAGAIN while its slot moves. Those of a customer are, if its requests in flight are bounded:
-   * each of them must count what the others have begun. If a primary does not answer, only its own consumers
-   * are left without a decision.
+   * call for a single name never gets TRYAGAIN while its slot moves. The consumers of a customer with a limit on requests in flight
+   * share one call, because each decision must count what the others have begun. If a primary does not answer, only its own
+   * consumers are left without a decision.
    */
   async #decideApart(requests: readonly DecisionRequest[], isRead: boolean): Promise<readonly (Decision | null)[]> {
     const groups = [...Map.groupBy(requests, callOf).values()];
@@ -237,7 +237,7 @@ function banIn([b = null, B = null, w = null, budget]: readonly (string | null)[
   return budget ? { ...ban, budget } : ban;
 }
 
-/** Lifts a ban again that a failover has restored. A ban that was imposed since has another end and stays. */
+/** Lifts a ban again that a failover has restored. A ban that the store has imposed since has another end and stays. */
 function liftAgain(consumerId: string, change: string, endedAt: string, announce: () => Promise<void>): LastingWrite {
   const names = [keyspace.account(consumerId), keyspace.changesTo(consumerId)] as const;
   let isAnnounced = true;
@@ -255,7 +255,7 @@ function liftAgain(consumerId: string, change: string, endedAt: string, announce
   };
 }
 
-/** What is decided in one call in a cluster: a consumer, or a customer whose requests in flight are bounded. */
+/** Names what a cluster decides about in one call: a consumer, or a customer with a limit on requests in flight. */
 function callOf({ consumerId, allowance: { boundsInFlight } }: DecisionRequest): string {
   return boundsInFlight ? (partsOfAccount(consumerId).customerId ?? consumerId) : consumerId;
 }

@@ -34,7 +34,7 @@ export interface RecordKind<T extends StoredRecord> {
   readonly index: string;
   /** @throws Failure `store_corrupt` */
   readonly read: (text: string) => T;
-  /** All that leads to a record. */
+  /** Every name that leads to a record. */
   readonly leadsTo: (record: T) => readonly Lead[];
   /** The leads that give access. A repetition of a change writes them again. */
   readonly leadsOfUse: (record: T) => readonly Lead[];
@@ -72,7 +72,7 @@ local function note(id)
   redis.call('PEXPIRE', KEYS[2], ${REMEMBERED_MS})
 end`;
 
-/** Defines `noted`: true if the store has made the change, or so many later ones that its id may be gone. Writes in any case. */
+/** Defines `noted`: true if the store has made the change, or has made later ones until its id may be gone. It always writes. */
 export const NOTED_LUA = `${NOTE_LUA}
 local function noted(id)
   local ids = replacingForeign('LRANGE', KEYS[2], 0, -1)

@@ -21,7 +21,7 @@ export class SettlementCalls {
 
   /**
    * @param wallMs the gateway's own clock, Unix milliseconds; left out: histories follow the store's clock unconditionally
-   * @param storeNowMs the store's clock, by which the periods of calendar windows are sent
+   * @param storeNowMs the store's clock, by which this class chooses the periods of calendar windows
    */
   constructor(redis: RedisClient, circuit: Calls, wallMs: (() => number) | undefined, storeNowMs: () => number) {
     this.#redis = redis;
@@ -31,8 +31,8 @@ export class SettlementCalls {
   }
 
   /**
-   * As `SettlementSink.settle`. All are sent in one socket write for each connection, and a decision that the caller asks for at
-   * once is in the same one: a write costs as much as ten settlements.
+   * As `SettlementSink.settle`. Sends all in one socket write for each connection, together with a decision that the caller asks for in
+   * the same turn: a write costs as much as ten settlements.
    */
   settle(settlements: readonly Settlement[]): Promise<readonly SettlementOutcome[]> {
     const held = holdWrites(this.#redis);

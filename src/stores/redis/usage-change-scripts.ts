@@ -44,10 +44,10 @@ export interface UsageChangeScripts {
   readonly reset: LuaScript<Reply>;
 }
 
-/** A reset waits this long between two looks at what is lent, and no longer than that in all. */
+/** A reset waits this long between two looks at what the store has lent, and this long in all. */
 const LENT_AGAIN_MS = 5;
 const LENT_FOR_MS = 2_000;
-/** How often a call is repeated with the periods that the store's clock asks for. */
+/** How often this class repeats a call with the periods that the store's clock asks for. */
 const MAX_ATTEMPTS = 3;
 
 interface UsageChangesOptions extends ChangingConnection {
@@ -120,7 +120,7 @@ export class UsageChanges {
     let reply = await this.#run(change);
     const sinceMs = performance.now();
     while (reply[0] === 'lent') {
-      // Gateways return what they have borrowed when they are called back. A killed one delays this by the rest of its lease.
+      // Gateways return what they have borrowed when the store recalls it. A killed gateway delays this by the rest of its lease.
       if (performance.now() - sinceMs > LENT_FOR_MS) throw new NothingDone('Gateways still use units of this account.');
       await setTimeout(LENT_AGAIN_MS);
       reply = await this.#run(change);

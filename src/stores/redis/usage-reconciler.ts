@@ -52,8 +52,8 @@ export const TRIAL = new LuaScript(`return redis.call('SET', KEYS[1], 1, 'PX', A
 const TRIAL_TTL_MS = 1_000;
 
 /**
- * What a server must pass before it counts as back: it runs a script that writes. In a cluster one key tests only one
- * node, so the probe alone decides there.
+ * The test of a server that may be back: it must run a script that writes. In a cluster one key tests only one node, so the probe
+ * alone decides there.
  */
 export function trialOn(redis: RedisClient): Pick<CircuitOptions, 'trial'> {
   if (redis instanceof ClusterClient) return {};
