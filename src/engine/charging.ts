@@ -5,7 +5,7 @@ import type { Amounts, Decision, Draft, Limit, RuleBudget, WindowCounts } from '
 
 /* What requests charge the windows of their accounts. Everything that a plain key with fixed windows needs is here and in decide.ts. */
 
-/** What one request charges a budget. */
+/** How much one request charges a budget. */
 export function chargeOf(budget: Pick<RuleBudget, 'unit'>, cost: number, amounts: Amounts | undefined): number {
   const { unit } = budget;
   if (unit === undefined) return cost;
@@ -31,7 +31,7 @@ export function isPresent(count: WindowCount, limit: Limit, nowMs: number): bool
   );
 }
 
-/** The part of some windows that a budget counts and that has not ended. */
+/** The counts of an account that have not ended, in the windows that a budget limits. */
 export function presentWindows(before: WindowCounts, limits: readonly Limit[], nowMs: number): WindowCounts {
   const windows: Draft<WindowCounts> = {};
   for (const limit of limits) {
@@ -52,7 +52,7 @@ export function limitOf(budget: RuleBudget, window: WindowName): Limit | undefin
 
 /**
  * How many of `n` requests fit into all windows of the present accounts.
- * @param returned what to take for unused, by account; left out: nothing
+ * @param returned how much of each account counts as unused; left out: nothing
  */
 export function roomFor(
   decision: Decision,

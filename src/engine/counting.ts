@@ -83,8 +83,8 @@ export function placeOf(count: WindowCount): number {
 }
 
 /**
- * The count after some of it was given back at its place (`placeOf`); the same object if that place is gone, so that the store gives
- * nothing back twice or to somebody else's time. Undefined if nothing is left.
+ * The count after the store has taken an amount out of it at its place (`placeOf`); the same object if that place is gone, so that the store gives
+ * nothing back twice or in another time. Undefined if the window has then counted nothing.
  * @param count a present one
  */
 export function givenBack(count: WindowCount, limit: Limit, place: number, amount: number): WindowCount | undefined {

@@ -55,7 +55,7 @@ import type { AccountState, Decision, Details, Draft, LeaseTerms, Rule, RuleBudg
  *   - A fixed window admits up to twice its limit in a span of its length that begins within it. So does a calendar window; if a whole shorter
  *     period lies in the span, such as a February, up to three times.
  *   - A settlement counts beyond the limit: only the reserve is bounded.
- *   - While a lease is out, other gateways see its units as used, though nobody has used them yet. What a gateway returns more than 2 s after
+ *   - While a lease is out, other gateways see its units as used, although no request has used them yet. What a gateway returns more than 2 s after
  *     the end of the lease, or never because it died, stays counted until the windows end.
  *   - If plans change the kind of a window, a fixed or calendar count, and slices of another number, become one slice of the present. Slices
  *     become one count that ends with the oldest of them. No count is lost by the change, and some last longer or shorter than they would
@@ -64,7 +64,7 @@ import type { AccountState, Decision, Details, Draft, LeaseTerms, Rule, RuleBudg
  *   - The stores pass whole numbers up to 2^53. The time is that of the store's clock, or without the store what the gateway knows of it.
  */
 
-/** An account of which the store has nothing. */
+/** The account of an owner that the store has not seen. */
 export const UNSEEN: AccountState = { windows: {} };
 
 /**
@@ -132,7 +132,7 @@ function admit(
   else if (admitted < n && refusing.isStrike(budgets, rule, cost, amounts)) refusing.strike(decision, budgets, rule);
 }
 
-/** What of an account has not ended. Strikes come later, because they depend on the windows of all accounts. */
+/** The part of an account that has not ended. The caller adds the strikes, because they depend on the windows of all accounts. */
 function presentAccount(
   before: readonly AccountState[],
   i: number,

@@ -75,7 +75,7 @@ export function recalled(account: AccountState, nowMs: number): Lease[] | undefi
   return lent;
 }
 
-/** How many units a request may wait for that the windows of an account have counted. */
+/** The number of lent units of an account for which a request may wait: those that its windows have counted. */
 function unreturnedUnits(account: AccountState, nowMs: number): number {
   let sum = 0;
   for (const { units, endsAtMs } of knownLeases(account, nowMs)) {
@@ -132,7 +132,7 @@ function giveBack(
   account.windows = windows;
 }
 
-/** Decides about what was not admitted, and lends, where the store has lent units or is asked for some. */
+/** Decides about the requests that were not admitted, and lends units, if the store has lent some or the gateway asks for some. */
 export function decideWithLeases(
   decision: Draft<Decision>,
   budgets: readonly RuleBudget[],
@@ -164,8 +164,8 @@ export function decideWithLeases(
 }
 
 /**
- * Whether what gateways may still return could change the refusal of some requests: one of them would fit then, or they would lead to a
- * ban of an account whose units other gateways may still be using.
+ * Whether units that gateways may still return could change the refusal of some requests: one of them would then fit, or they would
+ * lead to a ban of an account whose units other gateways may still be using.
  */
 function mayHelp(decision: Decision, budgets: readonly RuleBudget[], rule: Rule, isStrike: boolean): boolean {
   const { accounts, n, admitted, nowMs } = decision;

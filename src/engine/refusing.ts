@@ -5,7 +5,7 @@ import * as charging from './charging.ts';
 import * as counting from './counting.ts';
 import type { AccountState, Amounts, Decision, Draft, Rule, RuleBudget } from './types.ts';
 
-/** The length of the `number`-th ban in milliseconds. Multiplied step by step, so that Lua gets the same bits. */
+/** The length of the `number`-th ban in milliseconds. The loop multiplies step by step, so that Lua gets the same bits. */
 export function banLengthMs(rule: BanRule, number: number): number {
   if (rule.factor === 1) return Math.min(rule.firstMs, rule.longestMs);
   let length = rule.firstMs;
@@ -28,7 +28,7 @@ export function currentBan(
   const ban = stored.budget === undefined || hasBudget(budgets, stored.budget) ? stored : withoutBudget(stored);
   if (rule === undefined) return nowMs < ban.untilMs ? ban : undefined;
   if (nowMs >= ban.untilMs + rule.forgetMs) return undefined;
-  // Each reading would make a later end of the present.
+  // Otherwise each reading would move the end to a later moment.
   if (isRead || nowMs >= ban.untilMs) return ban;
   // Bounded by this ban's own length. With `longest` as the bound, a clock set back by 12 h made a ban of 60 s last 12 h.
   const latestMs = nowMs + banLengthMs(rule, ban.number);
@@ -51,7 +51,7 @@ function hasBudget(budgets: readonly RuleBudget[], name: string): boolean {
 }
 
 /**
- * Gives the account that is struck the strikes that it still has. Strikes end with the window that refused. If the clock was set back by at
+ * Keeps in the account with the strikes those that have not ended. Strikes end with the window that refused. If the clock was set back by at
  * least `backMs`, according to the windows, the end of the strikes moves back by the same amount. Otherwise a client that waits for the
  * end of the window would be banned for strikes of the window before.
  */

@@ -4,8 +4,9 @@ import * as counting from './counting.ts';
 import type { Draft, Limit, WindowCounts } from './types.ts';
 
 /**
- * The windows of an account after the settlement of requests with one reservation. What they took in advance and did not use returns to the windows and slices
- * in which the store counted it, as far as they are open. What they used besides is counted now, even beyond the limit.
+ * The windows of an account after the settlement of requests with one reservation. The part of the reserve that they did not use returns to
+ * the windows and slices in which the store counted it, as far as they are open. What they used beyond the reserve counts now, even
+ * beyond the limit.
  * @param delta what to add; negative to give back
  * @param places where the store counted the requests, by limit (`placeOf`)
  * @param nowMs the store's clock, Unix milliseconds

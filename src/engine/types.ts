@@ -3,11 +3,11 @@ import type { BanRule } from '../model/plan.ts';
 import type { WindowName } from '../model/values.ts';
 
 /*
- * What the engine reads and makes. A member that is absent means that there is nothing of it: null would differ from absent in
- * TypeScript and not in Lua. The engine changes no object that it was given, so a store saves what is not identical to what it had.
+ * The values that the engine reads and makes. It leaves out a member without a value: null would differ from absent in TypeScript and
+ * not in Lua. The engine changes no object that it was given, so a store saves what is not identical to what it had.
  */
 
-/** By window. Windows that are not open are absent. */
+/** The count of each open window. */
 export type WindowCounts = Readonly<Partial<Record<WindowName, WindowCount>>>;
 
 export type TopUps = Readonly<Partial<Record<WindowName, TopUp>>>;
@@ -22,18 +22,18 @@ export interface Strikes {
 
 /** Units that a gateway has borrowed. */
 export interface Lease {
-  /** A number that no other lease of the account has. */
+  /** The number of the lease: every lease of the account has another one. */
   readonly id: number;
   /**
-   * Negative if no window of this account has counted them, as for a group of routes with limits instead of the plan's: then they
-   * matter to its ban alone. 0 for a recall: until it has ended, the store lends nothing of the account.
+   * Negative if no window of this account has counted the units, as for a group of routes with limits instead of the plan's: then they
+   * matter to its ban alone. 0 for a recall: until the recall has ended, the store lends nothing of the account.
    */
   readonly units: number;
   /** From then on the gateway admits no request from it. */
   readonly endsAtMs: number;
 }
 
-/** How many requests of an account a process reported to be in flight. */
+/** A report of one process: how many requests of an account it has in flight. */
 export interface Ticket {
   /** The name of the process. */
   readonly holder: string;
@@ -42,19 +42,19 @@ export interface Ticket {
   readonly endsAtMs: number;
 }
 
-/** What a store has counted for one account. */
+/** The state of one account, as a store keeps it. */
 export interface AccountState {
   readonly windows: WindowCounts;
   readonly strikes?: Strikes | undefined;
   /** The last ban, which a store keeps after its end, because the next one has `number + 1`. */
   readonly ban?: Ban | undefined;
-  /** What operators have added to limits. */
+  /** The amounts that operators have added to limits, by window. */
   readonly topUps?: TopUps | undefined;
-  /** What those sums are made of, for operators. A decision leaves it out, and `accountAfter` keeps it. */
+  /** The single top-ups of those sums, for operators. A decision leaves them out, and `accountAfter` keeps them. */
   readonly topUpNotes?: readonly TopUpNote[] | undefined;
-  /** What gateways have borrowed. */
+  /** The leases that gateways have borrowed. */
   readonly leases?: readonly Lease[] | undefined;
-  /** The requests in flight of all processes, where the store is asked by several. */
+  /** The reports of requests in flight of all processes; absent in a store that serves one process. */
   readonly tickets?: readonly Ticket[] | undefined;
 }
 
@@ -74,13 +74,13 @@ export interface Limit {
   /** How long the window lasts, milliseconds; of a month the longest. */
   readonly lengthMs: number;
   readonly limit: number;
-  /** Into how many slices one length is cut. */
+  /** The number of slices in one length. */
   readonly slices?: number | undefined;
-  /** When periods of the calendar end, ascending. The caller makes sure that the present is before the last of them. */
+  /** The ends of periods of the calendar, ascending. The caller passes enough of them, so that the last one is in the future. */
   readonly instants?: readonly number[] | undefined;
-  /** What an operator has added, if `limit` includes it. */
+  /** The top-up that `limit` includes. */
   readonly topUp?: TopUp | undefined;
-  /** A limit that names its calendar must first be given its instants. */
+  /** Absent here: the caller replaces the calendar of a limit by its instants first. */
   readonly calendar?: never;
 }
 
@@ -88,14 +88,14 @@ export interface Limit {
 export interface RuleBudget {
   /** Empty for the consumer's own. */
   readonly name: string;
-  /** What it counts of requests, such as `tokens`; absent for their cost. */
+  /** The unit that the budget counts, such as `tokens`; absent for the cost of requests. */
   readonly unit?: string | undefined;
   /** The maximum of requests in flight; absent if any number may be. */
   readonly inFlight?: number | undefined;
   readonly limits: readonly Limit[];
 }
 
-/** What one consumer may do at present. */
+/** The limits and bans of one consumer at one moment. */
 export interface Rule {
   readonly budgets: readonly RuleBudget[];
   /** Absent: refusals lead to no ban. */
@@ -111,16 +111,16 @@ export interface Rule {
 /** Whole numbers from 0, by the name of the unit. */
 export type Amounts = Readonly<Record<string, number>>;
 
-/** What few requests bring beside their cost. */
+/** The parts of a decision request that few requests have. */
 export interface Details {
-  /** What each request takes of budgets in units of their own. */
+  /** The amount that each request takes of each budget in a unit of its own. */
   readonly amounts?: Amounts | undefined;
   /** How many requests the process has in flight in each account. -1: it does not know, and its ticket holds. */
   readonly held?: readonly number[] | undefined;
   readonly terms?: LeaseTerms | undefined;
 }
 
-/** What a gateway says about leases when it asks for a decision. */
+/** What a gateway asks for or returns of leases with a decision. */
 export interface LeaseTerms {
   /** The gateway asks for at most this many units, under this id. */
   readonly borrows?: { readonly id: number; readonly units: number } | undefined;
@@ -137,7 +137,7 @@ export interface ReturnedLease {
   readonly places: readonly (readonly number[])[];
 }
 
-/** What a decision has lent. */
+/** The units that a decision has lent. */
 interface Loan {
   readonly units: number;
   /** How long the gateway may admit requests from them, milliseconds from the decision. */
@@ -149,7 +149,7 @@ export interface Decision {
   /** The time of the decision by the store's clock, Unix milliseconds. */
   readonly nowMs: number;
   readonly cost: number;
-  /** What each request takes of budgets in units of their own; absent if the allowance has no such budget. */
+  /** The amount that each request takes of each budget in a unit of its own; absent if the allowance has no such budget. */
   readonly amounts?: Amounts | undefined;
   readonly n: number;
   /** How many requests are admitted: the first ones. */
@@ -175,7 +175,7 @@ export interface Decision {
   readonly inFlight?: readonly number[] | undefined;
   /** The accounts after the last request, as far as the rule counts them. */
   readonly accounts: Accounts;
-  /** The indexes of the accounts of which the store must call back what it has lent. */
+  /** The indexes of the accounts whose leases the store must recall. */
   readonly recalls?: readonly number[] | undefined;
   /** What the store took back of a returned lease, and the hour since 1970 in whose history it was. */
   readonly tookBack?: { readonly units: number; readonly hour: number } | undefined;

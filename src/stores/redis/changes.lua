@@ -1,9 +1,9 @@
 -- Made by `npm run engine:lua` of src/engine and src/stores/redis/shell, which say what it does: change those.
 -- The line of TypeScript for each line is in changes.lua.map.
 local rare = {}
-local charging_chargeOf, charging_roomOf, charging_isPresent, charging_presentWindows, charging_limitOf, charging_roomFor, charging_count
+local charging_chargeOf, charging_neededFor, charging_isPresent, charging_presentWindows, charging_limitOf, charging_roomFor, charging_count
 do
---- What one request charges a budget.
+--- How much one request charges a budget.
 function charging_chargeOf(budget, cost, amounts)
   local ____budget_0 = budget
   local unit = ____budget_0.unit
@@ -14,14 +14,14 @@ function charging_chargeOf(budget, cost, amounts)
 end
 --- How much must be left of a limit for a request that charges `charge`: the store admits a request that takes nothing in advance as
 -- long as something is left.
-function charging_roomOf(charge)
+function charging_neededFor(charge)
   return charge > 1 and charge or 1
 end
 --- Whether an open fixed window is what `presentCount` would return: a quick test, because most windows are.
 function charging_isPresent(count, limit, nowMs)
   return limit.slices == nil and limit.instants == nil and count.slices == nil and nowMs < count.endsAtMs and count.endsAtMs <= nowMs + limit.lengthMs
 end
---- The part of some windows that a budget counts and that has not ended.
+--- The counts of an account that have not ended, in the windows that a budget limits.
 function charging_presentWindows(before, limits, nowMs)
   local windows = {}
   local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
@@ -48,7 +48,7 @@ function charging_limitOf(budget, window)
 end
 --- How many of `n` requests fit into all windows of the present accounts.
 -- 
--- @param returned what to take for unused, by account; left out: nothing
+-- @param returned how much of each account counts as unused; left out: nothing
 function charging_roomFor(decision, budgets, n, returned)
   local room = n
   do
@@ -1014,8 +1014,8 @@ end
 function exports.placeOf(count)
   return count.endsAtMs
 end
---- The count after some of it was given back at its place (`placeOf`); the same object if that place is gone, so that the store gives
--- nothing back twice or to somebody else's time. Undefined if nothing is left.
+--- The count after the store has taken an amount out of it at its place (`placeOf`); the same object if that place is gone, so that the store gives
+-- nothing back twice or in another time. Undefined if the window has then counted nothing.
 -- 
 -- @param count a present one
 function exports.givenBack(count, limit, place, amount)
@@ -1155,7 +1155,7 @@ function lastRefusing(decision, budgets)
       local limits = ____budgets_index_5.limits
       local ____decision_accounts_index_6 = decision.accounts[i + 1]
       local windows = ____decision_accounts_index_6.windows
-      local needed = charging_roomOf(charging_chargeOf(budgets[i + 1], decision.cost, decision.amounts))
+      local needed = charging_neededFor(charging_chargeOf(budgets[i + 1], decision.cost, decision.amounts))
       local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
         local open = windows[limit.window]
         if limit.limit - (open == nil and 0 or open.used) < needed then
@@ -1172,7 +1172,7 @@ function lastRefusing(decision, budgets)
   end
   return {budget = budget, window = window, fitsAtMs = fitsAtMs}
 end
---- The length of the `number`-th ban in milliseconds. Multiplied step by step, so that Lua gets the same bits.
+--- The length of the `number`-th ban in milliseconds. The loop multiplies step by step, so that Lua gets the same bits.
 function exports.banLengthMs(rule, number)
   if rule.factor == 1 then
     return math.min(rule.firstMs, rule.longestMs)
@@ -1208,7 +1208,7 @@ function exports.currentBan(stored, rule, nowMs, budgets, isRead)
   local latestMs = nowMs + exports.banLengthMs(rule, ban.number)
   return ban.untilMs > latestMs and exports.withEnd(ban, ban.number, latestMs) or ban
 end
---- Gives the account that is struck the strikes that it still has. Strikes end with the window that refused. If the clock was set back by at
+--- Keeps in the account with the strikes those that have not ended. Strikes end with the window that refused. If the clock was set back by at
 -- least `backMs`, according to the windows, the end of the strikes moves back by the same amount. Otherwise a client that waits for the
 -- end of the window would be banned for strikes of the window before.
 function exports.keepStrikes(before, accounts, rule, nowMs, backMs)
@@ -1232,7 +1232,7 @@ function exports.isStrike(budgets, rule, cost, amounts)
     return false
   end
   local ____all = budgets for ____i = 1, #____all do local budget = ____all[____i]
-    local needed = charging_roomOf(charging_chargeOf(budget, cost, amounts))
+    local needed = charging_neededFor(charging_chargeOf(budget, cost, amounts))
     local ____all = budget.limits for ____i = 1, #____all do local ____value = ____all[____i]
       local limit = ____value.limit
       if limit < needed then
@@ -1521,7 +1521,7 @@ function exports.takeBack(decision, budgets, returned)
     end
   end
 end
---- Decides about what was not admitted, and lends, where the store has lent units or is asked for some.
+--- Decides about the requests that were not admitted, and lends units, if the store has lent some or the gateway asks for some.
 function exports.decideWithLeases(decision, budgets, rule, room, terms)
   local ____decision_5 = decision
   local accounts = ____decision_5.accounts

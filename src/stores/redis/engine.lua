@@ -3,7 +3,7 @@
 local rare = {}
 local charging_chargeOf, charging_neededFor, charging_isPresent, charging_presentWindows, charging_limitOf, charging_roomFor, charging_count
 do
---- What one request charges a budget.
+--- How much one request charges a budget.
 function charging_chargeOf(budget, cost, amounts)
   local ____budget_0 = budget
   local unit = ____budget_0.unit
@@ -21,7 +21,7 @@ end
 function charging_isPresent(count, limit, nowMs)
   return limit.slices == nil and limit.instants == nil and count.slices == nil and nowMs < count.endsAtMs and count.endsAtMs <= nowMs + limit.lengthMs
 end
---- The part of some windows that a budget counts and that has not ended.
+--- The counts of an account that have not ended, in the windows that a budget limits.
 function charging_presentWindows(before, limits, nowMs)
   local windows = {}
   local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
@@ -48,7 +48,7 @@ function charging_limitOf(budget, window)
 end
 --- How many of `n` requests fit into all windows of the present accounts.
 -- 
--- @param returned what to take for unused, by account; left out: nothing
+-- @param returned how much of each account counts as unused; left out: nothing
 function charging_roomFor(decision, budgets, n, returned)
   local room = n
   do
@@ -460,8 +460,8 @@ end
 function exports.placeOf(count)
   return count.endsAtMs
 end
---- The count after some of it was given back at its place (`placeOf`); the same object if that place is gone, so that the store gives
--- nothing back twice or to somebody else's time. Undefined if nothing is left.
+--- The count after the store has taken an amount out of it at its place (`placeOf`); the same object if that place is gone, so that the store gives
+-- nothing back twice or in another time. Undefined if the window has then counted nothing.
 -- 
 -- @param count a present one
 function exports.givenBack(count, limit, place, amount)
@@ -618,7 +618,7 @@ function lastRefusing(decision, budgets)
   end
   return {budget = budget, window = window, fitsAtMs = fitsAtMs}
 end
---- The length of the `number`-th ban in milliseconds. Multiplied step by step, so that Lua gets the same bits.
+--- The length of the `number`-th ban in milliseconds. The loop multiplies step by step, so that Lua gets the same bits.
 function exports.banLengthMs(rule, number)
   if rule.factor == 1 then
     return math.min(rule.firstMs, rule.longestMs)
@@ -654,7 +654,7 @@ function exports.currentBan(stored, rule, nowMs, budgets, isRead)
   local latestMs = nowMs + exports.banLengthMs(rule, ban.number)
   return ban.untilMs > latestMs and exports.withEnd(ban, ban.number, latestMs) or ban
 end
---- Gives the account that is struck the strikes that it still has. Strikes end with the window that refused. If the clock was set back by at
+--- Keeps in the account with the strikes those that have not ended. Strikes end with the window that refused. If the clock was set back by at
 -- least `backMs`, according to the windows, the end of the strikes moves back by the same amount. Otherwise a client that waits for the
 -- end of the window would be banned for strikes of the window before.
 function exports.keepStrikes(before, accounts, rule, nowMs, backMs)
@@ -967,7 +967,7 @@ function exports.takeBack(decision, budgets, returned)
     end
   end
 end
---- Decides about what was not admitted, and lends, where the store has lent units or is asked for some.
+--- Decides about the requests that were not admitted, and lends units, if the store has lent some or the gateway asks for some.
 function exports.decideWithLeases(decision, budgets, rule, room, terms)
   local ____decision_5 = decision
   local accounts = ____decision_5.accounts
@@ -1686,7 +1686,7 @@ function isLent(accounts)
   end
   return false
 end
---- An account of which the store has nothing.
+--- The account of an owner that the store has not seen.
 decide_UNSEEN = {windows = {}}
 --- Decides `n` simultaneous requests of `cost` each (contract section 3). With `n` 0 it returns the present state, without everything that has
 -- ended by `nowMs`.
@@ -2239,8 +2239,9 @@ end
 local function settlement_script()
 local settle_settled
 do
---- The windows of an account after the settlement of requests with one reservation. What they took in advance and did not use returns to the windows and slices
--- in which the store counted it, as far as they are open. What they used besides is counted now, even beyond the limit.
+--- The windows of an account after the settlement of requests with one reservation. The part of the reserve that they did not use returns to
+-- the windows and slices in which the store counted it, as far as they are open. What they used beyond the reserve counts now, even
+-- beyond the limit.
 -- 
 -- @param delta what to add; negative to give back
 -- @param places where the store counted the requests, by limit (`placeOf`)
