@@ -50,7 +50,7 @@ export class Compressors {
   }
 }
 
-/** What is written is passed on at once, so that a slow response is not held back until there is enough of it. */
+/** Passes on at once what is written, so that a slow response does not wait until there is more of it. */
 function encoderOf(coding: Coding) {
   if (coding === 'gzip') return createGzip({ level: 5, flush: constants.Z_SYNC_FLUSH });
   if (coding === 'br') {
@@ -104,7 +104,7 @@ export class CompressedResponse implements ResponseBody, PoolWork {
     this.#fairShare = fairShare;
   }
 
-  /** Takes a place among the responses that are compressed. @returns false if there is none for its consumer */
+  /** Takes a place among the responses that are compressed. @returns false if its consumer may have no place */
   takePlace(): boolean {
     this.#share = this.#compressors.enter(this.#consumerId, this.#fairShare);
     return this.#share !== null;

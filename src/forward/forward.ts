@@ -22,7 +22,7 @@ import type { InFlightRequest, UpstreamConnection } from './upstream/upstream-co
  * Forwards one request to the upstream and the response to the client. Both are streamed, and each side is read no
  * faster than the other reads. Every wait has a deadline: `responseTimeoutMs` each for a connection and for the head,
  * `bodyTimeoutMs` between two pieces of the body, `writeTimeoutMs` for a client that does not read. A request with a
- * body takes a connection when the first byte of the body has arrived, and none of these deadlines runs before that. A
+ * body takes a connection when the first byte of the body has arrived, and no deadline of these runs before that. A
  * request that may be retried (`retries`) has one deadline for the head, and for connecting, in all attempts.
  * @param share of its consumer, with a place for the request
  * @returns a function to break it off from outside; `reason` (a ClientBodyError) decides how it ends

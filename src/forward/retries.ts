@@ -84,7 +84,7 @@ export class Retries {
     return Math.ceil(Math.min(this.#deadlineAtMs - nowMs, this.#rules.attemptTimeoutMs ?? Number.POSITIVE_INFINITY));
   }
 
-  /** Takes another attempt after one that failed. @returns false if there is none */
+  /** Takes another attempt after one that failed. @returns false if no attempt is left */
   take(nowMs: number): boolean {
     if (this.#attempts >= this.#rules.attempts || nowMs >= this.#deadlineAtMs) return false;
     if (!this.#budget.take(nowMs, this.#consumer)) {

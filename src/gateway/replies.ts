@@ -73,7 +73,7 @@ export function isPreflight({ method, fields, body }: Head): boolean {
 }
 
 /**
- * Answers a preflight. Browsers send preflights without a key, so they need none and cost nothing.
+ * Answers a preflight. Browsers send preflights without a key, so they need no key and cost nothing.
  * @param closes whether the connection ends with it
  */
 export function replyToPreflight(

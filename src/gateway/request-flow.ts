@@ -116,7 +116,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     this.worked(this.#record.startedAtMs, this.#deps.monotonicMs());
   }
 
-  /** The head, for all steps after the first: a request whose head is at fault has none of them. */
+  /** The head, for all steps after the first: a request whose head is at fault ends before them. */
   get #head(): Head {
     if (this.#received.kind === 'fault') throw new Error('a step of a request without a head');
     return this.#received;
@@ -234,7 +234,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   // Take a place at the upstream
 
   /**
-   * Takes a place at the upstream before the request is counted; none without a route, or for a route without a service.
+   * Takes a place at the upstream before the request is counted; takes no place without a route, or for a route without a service.
    *
    * Attack: a dozen customers hold all connections and the whole queue, or all WebSockets, and the requests of another one, whose
    * share is unused, were counted and got 503.

@@ -8,7 +8,7 @@ interface Breakable {
   breakOff(code: ClientBodyErrorCode): boolean;
 }
 
-/** What the gateway keeps about all requests that have not ended. */
+/** The gateway's state of all requests that have not ended. */
 export class RunningRequests {
   /** Requests that have not ended, or whose response the client has yet to read. */
   count = 0;

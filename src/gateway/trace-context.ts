@@ -34,7 +34,7 @@ export interface TraceContext {
   /** 16 lower-case hexadecimal digits: the caller's span. */
   readonly parentId: string;
   readonly sampled: boolean;
-  /** The value of tracestate, as received; null if there is none. */
+  /** The value of tracestate, as received; null without the field. */
   readonly tracestate: string | null;
 }
 

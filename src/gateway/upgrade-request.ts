@@ -106,7 +106,7 @@ function startUpgrade(
   );
 }
 
-/** What is noted of the answer to an upgrade, and what the client gets of its head. */
+/** Notes the answer to an upgrade, and makes the head that the client gets. */
 function answerHooks(deps: GatewayDeps, admitted: AdmittedRequest) {
   const { record, metering } = admitted;
   return {

@@ -105,7 +105,7 @@ function fromElsewhere(
   return null;
 }
 
-/** What a caller may do: the scopes of its key or token, and those of its customer. A caller that is known by its address alone has none. */
+/** What a caller may do: the scopes of its key or token, and those of its customer. A caller that is known by its address alone has no scope. */
 export function scopesOf({ consumer }: Caller): readonly string[] {
   return consumer === null ? NONE : consumer.scopes;
 }

@@ -27,7 +27,7 @@ interface BodySource {
   /** Gets 100 Continue, if the client waits for that. */
   readonly response: Pick<ClientResponse, 'writeContinue'>;
   readonly head: Head;
-  /** With a place for the request, which is paused while the body is read; null if it has none. */
+  /** With a place for the request, which is paused while the body is read; null if it has no place. */
   readonly share: ConsumerShare | null;
 }
 
@@ -38,10 +38,10 @@ const OWN_SHARE = 0.25;
 
 /**
  * The body of one request that is read whole, because its route checks it or because it says what the request takes of a unit in
- * advance. It is forwarded only then, with the bytes that were sent. A request whose body is streamed has none.
+ * advance. It is forwarded only then, with the bytes that the client sent. A request whose body is streamed has no such object.
  */
 export class WholeBody {
-  /** What has been sent; null until it is read whole. */
+  /** The bytes that the client has sent; null until the gateway has read all of them. */
   bytes: Buffer | null = null;
   /** Null unless it could not be read. */
   refusal: BodyRefusal | null = null;
@@ -83,7 +83,7 @@ export class WholeBody {
   }
 
   /**
-   * Checks what was read.
+   * Checks the bytes that were read.
    * @param isWanted asked when it is the body's turn
    * @returns the refusal of a body that does not fit; null if it fits
    */

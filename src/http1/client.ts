@@ -46,7 +46,7 @@ export interface ClientRequest {
   /** Whether the whole request has been read. */
   readonly complete: boolean;
   /**
-   * The body, one character for each byte; null if there is none. Set only by readers that read the whole body, not by
+   * The body, one character for each byte; null without a body. Set only by readers that read the whole body, not by
    * node:http.
    */
   readonly wholeBody?: string | null;

@@ -10,7 +10,7 @@
 export const CONSOLE_COOKIE = { plain: 'tollgate', encrypted: '__Host-tollgate' } as const;
 
 const NAMES: readonly string[] = Object.values(CONSOLE_COOKIE);
-/** In each of the names: most values are settled by it alone. */
+/** A part of each of the names: most values lack it, so that no further test is needed. */
 const COMMON = 'tollgate';
 /** A browser sends a cookie that was set without a name, as `=a=b`, in the form `a=b`. */
 const BEFORE_NAME = /^[=\s]+/;

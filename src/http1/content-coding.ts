@@ -19,20 +19,20 @@ export interface CompressionRules {
   readonly minBytes: number;
 }
 
-/** The client's Accept-Encoding; null if it sent none, so that it may be an old one that knows no coding. */
+/** The client's Accept-Encoding; null if the client sent no such field, so that it may be an old one that knows no coding. */
 export function acceptedCodings(rawHeaders: readonly string[]): ReadonlyMap<string, number> | null {
   const values = valuesOf(rawHeaders, 'accept-encoding');
   return values.length === 0 ? null : weightsOf(values.join(','));
 }
 
 interface CodingChoice {
-  /** Null if the client accepts none of them, or prefers an uncompressed body. */
+  /** Null if the client accepts no coding that the gateway knows, or prefers an uncompressed body. */
   readonly coding: Coding | null;
   /** Whether the client refuses an uncompressed body (`identity;q=0`). */
   readonly refusesPlain: boolean;
 }
 
-/** Of the accepted codings the one with the highest weight, and of equal ones the first of the rules. */
+/** Chooses the accepted coding with the highest weight; of several with the same weight, the first one of the rules. */
 export function codingFor(accepted: ReadonlyMap<string, number> | null, { codings }: CompressionRules): CodingChoice {
   if (accepted === null) return { coding: null, refusesPlain: false };
   const others = accepted.get('*') ?? 0;

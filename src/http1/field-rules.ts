@@ -12,14 +12,14 @@ const VARIABLES = [
   ...(['plan', 'request.id', 'client.address'] as const),
 ] as const;
 type PlainVariable = (typeof VARIABLES)[number];
-/** What the name of a pair of the consumer's metadata stands behind. */
+/** The prefix of the name of a pair of the consumer's metadata. */
 const META = 'consumer.meta.';
 /** The name of a pair of metadata, as part of a pattern. */
 export const META_NAME = '[a-z][a-z0-9_-]{0,31}';
 const OF_META = new RegExp(`^consumer\\.meta\\.${META_NAME}$`);
 type Variable = PlainVariable | `${typeof META}${string}`;
 
-/** The value of each variable; null if the request has none. */
+/** The value of each variable; null if the request has no value for it. */
 export type Variables = Readonly<Record<PlainVariable, string | null>> & {
   /** The metadata of the consumer. */
   readonly meta: Readonly<Record<string, string>>;
@@ -31,7 +31,7 @@ interface FieldWrite {
   readonly value: readonly (string | { readonly variable: Variable })[];
 }
 
-/** What is done to the fields of a message. Made when the settings are read; plain data. */
+/** The changes of the fields of a message, as plain data. The gateway makes them when it reads the settings. */
 export interface FieldRules {
   /** The names of fields that are dropped, in the form of `direction`. */
   readonly drops: readonly string[];

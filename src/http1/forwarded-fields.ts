@@ -13,7 +13,7 @@ export interface ForwardedAs {
   /** Address of the client, or of the proxy in front of the gateway. IPv4-mapped addresses have become IPv4. */
   readonly peer: string;
   readonly scheme: 'http' | 'https';
-  /** The client's Host; null if a client with HTTP/1.0 sent none. */
+  /** The client's Host; null if a client with HTTP/1.0 sent no Host. */
   readonly host: string | null;
   /** Whether the peer's X-Forwarded-* fields are trusted and kept. */
   readonly trustedPeer: boolean;
@@ -29,7 +29,7 @@ export interface ForwardedAs {
 /** Where a request may have an API key besides Authorization (`keys.from`). */
 export interface KeyPlaces {
   readonly fieldNames: FieldNames;
-  /** The query without the parameters that may have a key. @param query with its `?`; empty if there is none */
+  /** The query without the parameters that may have a key. @param query with its `?`; empty without a query */
   withoutKeys(query: string): string;
 }
 

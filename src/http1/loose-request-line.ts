@@ -8,7 +8,7 @@ const SPACE = 0x20;
  * (RFC 9112 sections 2.2 and 3).
  *
  * Attack: Node's parser also accepts several spaces between the parts, a lone CR or LF before them, and `RTSP/1.0` or
- * `ICE/1.0` as the protocol, and reports none of this. A proxy in front of this gateway may read such a line differently.
+ * `ICE/1.0` as the protocol, and reports no fault. A proxy in front of this gateway may read such a line differently.
  * So the line is checked as it was received, in the packet that is being parsed, at the cost of a copy of that packet
  * (about 1 µs). A line that was split across packets cannot be checked, and this function is then as lenient as the
  * parser.

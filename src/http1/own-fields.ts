@@ -3,7 +3,7 @@ import { FieldNames } from './field-names.ts';
 // The response fields that the gateway sets itself. What is dropped of the service's response, what settings may not set, what pages of
 // other origins may read, what a route announces, and the table of docs/reference/headers-and-errors.md are made of this list.
 
-/** What a route announces in its responses, by its settings. What it does not have is null. */
+/** The announcements of a route in its responses, by its settings; null for each that it does not make. */
 interface Announced {
   readonly deprecated: {
     /** Unix milliseconds. */
@@ -234,7 +234,7 @@ export const REPLACED_BY: ReadonlyMap<string, FieldNames> = new Map(
 /** Names of the fields that pages of other origins may always read. */
 export const EXPOSED: readonly string[] = OWN_FIELDS.filter(({ isExposed }) => isExposed).map(({ name }) => name);
 
-/** The field of this name, in lower case, that no setting may set; undefined if there is none. */
+/** The field of this name, in lower case, that no setting may set; undefined if settings may set this name. */
 export function reservedField(lower: string): OwnField | undefined {
   const field = OWN_FIELDS.find(({ name }) => name.toLowerCase() === lower);
   return field?.isReserved === true || field?.replaces !== undefined ? field : undefined;

@@ -24,10 +24,10 @@ export interface Head {
   /** Path and query in origin form, exactly as received; `*` is possible for OPTIONS. */
   readonly target: string;
   readonly path: string;
-  /** Null if a client with HTTP/1.0 sent none. */
+  /** Null if a client with HTTP/1.0 sent no Host. */
   readonly host: string | null;
   readonly body: 'none' | 'chunked' | 'length';
-  /** The declared length in bytes; 0 if none is declared. */
+  /** The declared length in bytes; 0 without a declared length. */
   readonly contentLength: number;
   /** Lower-case names that Connection lists. */
   readonly connectionNames: ReadonlySet<string>;

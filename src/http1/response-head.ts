@@ -60,7 +60,7 @@ export function readResponseHead(text: string, method: string, maxFields = MAX_F
 }
 
 /**
- * @param text lines separated by CRLF, with none after the last line
+ * @param text lines separated by CRLF, without one after the last line
  * @throws BadResponseError
  */
 export function readResponseFields(text: string, from: number, maxFields: number): string[] {
@@ -82,7 +82,7 @@ export function readResponseFields(text: string, from: number, maxFields: number
 }
 
 /**
- * A part of the text without the white space around it. Not done with a pattern: one for white space at the end takes
+ * A part of the text without the white space around it. It uses no pattern: one for white space at the end takes
  * quadratic time if there is much of it in the middle.
  */
 export function trimmed(text: string, start: number, end: number): string {
@@ -130,7 +130,7 @@ function headOf(status: number, fields: readonly string[], is11: boolean, method
   return { status, fields, values, lines: null, framing, length, keepsAlive, keepAlive };
 }
 
-/** How the body ends (RFC 9112 section 6.3). @param length as declared; null if none is declared */
+/** How the body ends (RFC 9112 section 6.3). @param length as declared; null without a declared length */
 function framingOf(method: string, status: number, isChunked: boolean, length: number | null): ResponseFraming {
   if (method === 'HEAD' || status < 200 || status === 204 || status === 304) return 'none';
   if (isChunked) return 'chunked';
@@ -216,7 +216,7 @@ class PlainHead implements ResponseHead, ResponseLines {
       const colon = head.indexOf(':', start);
       const next = head.indexOf(LINE_END, colon);
       const end = next === -1 ? head.length : next;
-      // The value has more white space around it, none of which must be forwarded.
+      // The value has more white space around it, which the gateway must not forward.
       if (isSpace(head.charCodeAt(colon + 2)) || isSpace(head.charCodeAt(end - 1))) return false;
       const judgement = this.#judge(start, colon, end);
       if (judgement === ODD || ++fields > maxFields) return false;

@@ -158,7 +158,7 @@ export function fingerprintOf(token: string): string | null {
 }
 
 /**
- * The fingerprint of a secret that was made elsewhere; null if it has none of the formats. A text that begins with our own
+ * The fingerprint of a secret that was made elsewhere; null if the secret has no known format. A text that begins with our own
  * prefix never matches a format, so that made-up keys with a wrong checksum cannot reach the store.
  */
 export function foreignFingerprintOf(token: string, formats: readonly KeyFormat[]): string | null {

@@ -24,7 +24,7 @@ const IS_TOKEN68 = Uint8Array.from({ length: 128 }, (_, code) =>
 const IS_TCHAR = Uint8Array.from({ length: 128 }, (_, code) => (TOKEN.test(String.fromCharCode(code)) ? 1 : 0));
 
 /**
- * The value of the only Authorization field; undefined if there is none, null if there are several.
+ * The value of the only Authorization field; undefined without one, null if there are several.
  *
  * Attack: a client sends two, the gateway verifies one, and the service behind it uses the other. So the fields are
  * counted in the raw list; `headers` of node:http has only the first.

@@ -27,7 +27,7 @@ import { secretName } from './secret-use-store.ts';
  * Who has the API key of a request: the consumers, the Identifier, and the secrets that it knows or searches for.
  */
 
-/** The consumer that a secret identifies, or why it identifies none. */
+/** The consumer that a secret identifies, or why it identifies no consumer. */
 export type Identity =
   | {
       readonly kind: 'consumer';
@@ -150,7 +150,7 @@ const NO_CUSTOMER: Identity = Object.freeze({
   cause: 'the customer of the key is deleted',
 });
 
-/** What the names of a certificate stand behind where secrets have their SHA-256. No SHA-256 has a blank. */
+/** The prefix of the names of a certificate where secrets have their SHA-256. No SHA-256 has a blank. */
 const CERTIFICATE = 'certificate ';
 /** A known secret is looked up again in the background after this long, in case a notification of a change was lost. */
 const CONFIRM_AFTER_MS = 10_000;
@@ -456,7 +456,7 @@ class KnownSecrets {
     return this.#entries.get(sha);
   }
 
-  /** As `get`, but does not count as a use for the eviction. */
+  /** Returns the same as `get`, without counting as a use for the eviction. */
   peek(sha: string): KnownSecret | undefined {
     return this.#entries.peek(sha);
   }

@@ -44,7 +44,7 @@ const MAX_TROUBLES = 20;
  * Caches the keys of the issuer (contract section 5). It reads them before the first token arrives, and again when they
  * are old or a token names an unknown key, and keeps them for a while when the issuer is away.
  *
- * Attack: a flood of tokens that name made-up keys, each of which would cause a request to the issuer. So there is one
+ * Attack: a flood of tokens that name made-up keys. Each would cause a request to the issuer. So there is one
  * reading at a time, and a pause after it.
  */
 export class JwtKeys {

@@ -18,11 +18,11 @@ interface JwtRules {
   readonly algorithms: readonly string[];
   /** The claim that names the plan. */
   readonly planClaim: string;
-  /** The claim that names the customer by its id; null if tokens name none. */
+  /** The claim that names the customer by its id; null if tokens name no customer. */
   readonly customerClaim: string | null;
 }
 
-/** The consumer that a token identifies, or why it identifies none. */
+/** The consumer that a token identifies, or why it identifies no consumer. */
 export type JwtIdentity =
   | { readonly kind: 'consumer'; readonly key: Consumer; readonly expiresAtMs: number }
   /** An operator has suspended the customer that the token names: its callers may do nothing. */
@@ -60,11 +60,11 @@ interface JwtVerifierOptions {
 
 /** A token that was verified. */
 interface VerifiedToken {
-  /** What the token itself says. */
+  /** The claims of the token itself. */
   readonly consumer: Consumer;
   /** The identity without the customer; with the customer that the token named last, if it names one. */
   identity: JwtConsumer;
-  /** Null if it names none. */
+  /** Null if the token names no customer. */
   readonly customerId: string | null;
 }
 
@@ -358,7 +358,7 @@ function consumerOfClaims(
 
 /**
  * The scopes of a token: those of `scope` (RFC 8693 section 4.2, RFC 9068 section 2.2.3), else of `scp`, which some issuers
- * write instead. Each is a text of scopes with blanks between them, or a list. A claim of another form brings none.
+ * write instead. Each is a text of scopes with blanks between them, or a list. A claim of another form brings no scope.
  */
 function scopesOfClaims({ scope, scp }: JWTPayload): readonly string[] {
   const claim = scope ?? scp;
@@ -368,7 +368,7 @@ function scopesOfClaims({ scope, scp }: JWTPayload): readonly string[] {
 }
 
 /**
- * The thumbprint of the client certificate that a token is bound to (RFC 8705 section 3.1); null if it is bound to none. One that is no
+ * The thumbprint of the client certificate that a token is bound to (RFC 8705 section 3.1); null without such a binding. One that is no
  * text is that of no certificate.
  */
 function certificateOfClaims({ cnf }: JWTPayload): string | null {
@@ -387,7 +387,7 @@ export function expiryOf({ exp, iat }: JWTPayload, latestSeconds: number): numbe
   return exp * 1000;
 }
 
-/** What is wrong with a token; annotate/errors.ts has a sentence for the caller for each. */
+/** The faults of tokens; annotate/errors.ts has a sentence for the caller for each. */
 export type JwtRefusal =
   | 'malformed'
   | 'too_long'
@@ -410,7 +410,7 @@ export type JwtRefusal =
   /** The claim that names the customer is not the id of one. */
   | 'customer'
   | 'customer_expired'
-  /** The token is bound to a client certificate (`cnf`), and the connection has another one or none. */
+  /** The token is bound to a client certificate (`cnf`), and the connection has another one, or no certificate. */
   | 'certificate';
 
 const REFUSAL_OF_CLAIM: Readonly<Record<string, JwtRefusal>> = {

@@ -59,7 +59,7 @@ export class KeySources implements KeyPlaces {
   /**
    * The key in the query. Attack: `api_key[]=…` or `x=1;api_key=…` is not a key here but is one to the service, or stays in its
    * log. So a parameter that a service may take for one of ours is refused like a second key.
-   * @param query with its `?`; empty if there is none
+   * @param query with its `?`; empty without a query
    */
   inQuery(query: string): Credentials {
     let found: Credentials | null = null;

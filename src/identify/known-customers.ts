@@ -30,7 +30,7 @@ export interface KnownCustomer {
   readonly expiresAtMs: number;
 }
 
-/** What is known of an id: a customer, that no customer has it or that it has ended, or that the store does not answer. */
+/** The knowledge about an id: its customer, that no customer has it or that it has ended, or that the store does not answer. */
 export type CustomerFound = Customer | SuspendedCustomer | 'unknown' | 'expired' | 'unavailable' | UnreadableRecord;
 
 /** An operator has suspended the customer: its callers may do nothing. */

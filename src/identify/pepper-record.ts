@@ -5,7 +5,7 @@ import { isSameDigest, type Random } from './api-key.ts';
 
 /** The record of peppers in a store. Owned by identify, implemented by stores/embedded and stores/redis. */
 export interface PepperStore {
-  /** The record; null if there is none yet. */
+  /** The record; null if no gateway has written it yet. */
   read(): Promise<string | null>;
   /** Replaces the record if it is still `before`. @returns false if it was not */
   replace(before: string | null, after: string): Promise<boolean>;

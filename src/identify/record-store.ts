@@ -142,7 +142,7 @@ export type CustomerStore = RecordStore<StoredCustomer>;
 /** A caller is known to the store, and its record, or that of its customer, cannot be read. */
 export interface UnreadableIdentity {
   readonly kind: 'unreadable';
-  /** For operators alone: which record, and what is wrong with it. */
+  /** Names the record and the fault, for operators alone. */
   readonly cause: string;
 }
 

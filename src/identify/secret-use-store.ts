@@ -8,7 +8,7 @@ export interface SecretUseStore {
   /** Notes the day of each use. Of a key only secrets that it still has are kept in the long run. @throws Failure `store_unavailable` */
   note(uses: readonly SecretUse[]): Promise<void>;
   /**
-   * The day (`2026-11-21`, UTC) on which each of these secrets of a key was used last; null if none is kept.
+   * The day (`2026-11-21`, UTC) on which each of these secrets of a key was used last; null if the store keeps no day.
    * @param secrets their names, see `secretName`
    * @throws Failure `store_unavailable`
    */

@@ -114,8 +114,8 @@ export class UpstreamTarget implements ConnectionKeeper {
   }
 
   /**
-   * Takes an idle connection; null if there is none. Of the connections that have settled it takes the one that became
-   * idle last, so that connections that the load does not need grow old and are closed. If none has settled, it takes
+   * Takes an idle connection; null if no connection is idle. Of the connections that have settled it takes the one that became
+   * idle last, so that connections that the load does not need grow old and are closed. If no connection has settled, it takes
    * the one that has been idle longest.
    */
   takeIdle(): UpstreamConnection | null {
@@ -236,7 +236,7 @@ export class UpstreamTarget implements ConnectionKeeper {
     if (at !== -1) this.#idle.splice(at, 1);
   }
 
-  /** The settings no longer have this target. Running requests finish, and no connection is kept afterwards. */
+  /** Notes that the settings no longer have this target. Running requests finish, and no connection is kept afterwards. */
   retire(): void {
     this.#retired = true;
     while (this.closeOldestIdle());

@@ -157,7 +157,7 @@ class Upgrading implements Timed {
     this.#socket = socket;
     // Either side may close its half and continue to read. This must be set before that happens.
     socket.allowHalfOpen = true;
-    // What the service sends has the turns of the client to which it goes.
+    // Bytes of the service are read in the turns of the client to which they go.
     const [client, service] = [rawOf(this.#client.socket), rawOf(socket)];
     if (client instanceof SharedBufferSocket && service instanceof SharedBufferSocket) service.owner = client.owner;
     const { target, fields, protocol } = this.#request;
