@@ -13,6 +13,7 @@ import { alsoCharging, withOwn } from '../support/allowance.ts';
 import { histories } from '../support/histories.ts';
 import { testRedis } from '../support/redis.ts';
 import { ROOM } from '../support/room.ts';
+import { SEED, tries } from '../support/sample.ts';
 import { setClock, T0, twinLedger, withClock } from './twin-ledger.ts';
 
 let redis: Redis;
@@ -77,7 +78,7 @@ test(
           }
         }
       }),
-      { seed: 20261124, numRuns: 800 },
+      { seed: SEED, numRuns: tries(800, 4_000) },
     );
     expect([givenBack > 100, added > 100]).toEqual([true, true]);
   },

@@ -10,6 +10,7 @@ import { UNSEEN } from '../../src/engine/decide.ts';
 import type { AccountState } from '../../src/engine/types.ts';
 import { windowOf } from '../../src/model/values.ts';
 import { sharedHistories } from '../support/histories.ts';
+import { SEED, tries } from '../support/sample.ts';
 
 const T0 = 1_800_000_000_123;
 const FIELDS = new RateLimitFields(true);
@@ -108,7 +109,7 @@ test('the message, details, rate-limit fields and Retry-After of a refusal are o
         if (n > 0) accounts.keep(consumer, plan, accountsAfter(before, decision, plan));
       }
     }),
-    { seed: 20261128, numRuns: 1_000 },
+    { seed: SEED, numRuns: tries(250, 5_000) },
   );
-  for (const number of Object.values(seen)) expect(number).toBeGreaterThan(500);
+  for (const number of Object.values(seen)) expect(number).toBeGreaterThan(50);
 });
