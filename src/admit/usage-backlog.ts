@@ -355,7 +355,7 @@ function lastBeganAtMs({ lengthMs, endsAtMs, slices }: DeferredWindow): number {
   return endsAtMs - lengthMs - Math.ceil(lengthMs / slices!);
 }
 
-/** The sum of two, which ends with the earlier of them, as in the store (reconcile-usage.lua). */
+/** The sum of two, which ends with the earlier of them, as in the store (engine/reconcile.ts). */
 function joined(a: DeferredWindow, b: DeferredWindow): DeferredWindow {
   return { ...a, spent: a.spent + b.spent, endsAtMs: Math.min(a.endsAtMs, b.endsAtMs) };
 }

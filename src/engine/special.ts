@@ -80,6 +80,18 @@ export function roomInFlight(
   return Math.max(room, 0);
 }
 
+/** The tickets of an account after a process has reported how many requests it has in flight. */
+export function reported(
+  before: readonly Ticket[] | undefined,
+  holder: string,
+  count: number,
+  nowMs: number,
+): readonly Ticket[] {
+  const tickets = ticketsBeside(before, holder, nowMs);
+  if (count > 0) tickets.push({ holder, count, endsAtMs: nowMs + TICKET_MS });
+  return tickets;
+}
+
 /** The tickets in force. After the clock was set back, none ends later than one that begins now. @param holder whose ticket is left out */
 function ticketsBeside(tickets: readonly Ticket[] | undefined, holder: string | undefined, nowMs: number): Ticket[] {
   const others: Ticket[] = [];

@@ -23,7 +23,7 @@ beforeAll(async () => {
 
 afterAll(() => redis.disconnect());
 
-/** How long a request counts as in flight after its process has reported it (windows.lua). */
+/** How long a request counts as in flight after its process has reported it (engine/special.ts). */
 const TICKET_MS = 10_000;
 
 test(

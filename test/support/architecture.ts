@@ -59,6 +59,8 @@ const FOR_STORES = [
   'src/engine/changes.ts',
   'src/engine/counting.ts',
   'src/engine/leasing.ts',
+  'src/engine/reconcile.ts',
+  'src/engine/special.ts',
   'src/engine/settle.ts',
   'src/engine/decide.ts',
   'src/engine/types.ts',

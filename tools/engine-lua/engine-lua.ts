@@ -19,7 +19,16 @@ export const ROOT = join(import.meta.dirname, '../..');
 /** The scripts, relative to ROOT, with the files of the shell that begin something: each exports `main`. */
 const SCRIPTS: Readonly<Record<string, readonly string[]>> = {
   'src/stores/redis/engine.lua': ['decision-script', 'settlement-script'],
-  'src/stores/redis/changes.lua': ['top-up-script', 'undo-top-up-script', 'reset-script'],
+  'src/stores/redis/changes.lua': [
+    'top-up-script',
+    'undo-top-up-script',
+    'reset-script',
+    'lift-script',
+    'carry-ban-script',
+    'read-bans-script',
+    'in-flight-script',
+    'reconcile-script',
+  ],
 };
 const SHELL = 'src/stores/redis/shell';
 /** Files of types, and of what is there already, become none. */

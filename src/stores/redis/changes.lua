@@ -1564,6 +1564,276 @@ function exports.decideWithLeases(decision, budgets, rule, room, terms)
 end
 rare.leasing = exports
 return exports
+elseif name == "special" then
+local exports = {toppedUp = false, topUpsOf = false, roomInFlight = false, reported = false, addInFlight = false, afterReturn = false, keptAccount = false}
+local withTopUp, ticketsBeside, setTickets, keepTopUps, banAfter, TICKET_MS
+function withTopUp(limit, topUps, nowMs)
+  local topUp = topUps[limit.window]
+  if topUp == nil or nowMs >= topUp.untilMs then
+    return limit
+  end
+  local ____limit_2 = limit
+  local window = ____limit_2.window
+  local lengthMs = ____limit_2.lengthMs
+  local slices = ____limit_2.slices
+  local instants = ____limit_2.instants
+  return {
+    window = window,
+    lengthMs = lengthMs,
+    limit = limit.limit + topUp.amount,
+    slices = slices,
+    instants = instants,
+    topUp = topUp
+  }
+end
+function ticketsBeside(tickets, holder, nowMs)
+  local others = {}
+  if tickets == nil then
+    return others
+  end
+  local ____all = tickets for ____i = 1, #____all do local ticket = ____all[____i]
+    if ticket.holder ~= holder and ticket.endsAtMs > nowMs then
+      local endsAtMs = math.min(ticket.endsAtMs, nowMs + TICKET_MS)
+      others[#others + 1] = {holder = ticket.holder, count = ticket.count, endsAtMs = endsAtMs}
+    end
+  end
+  return others
+end
+function setTickets(decision, i, tickets)
+  local account = decision.accounts[i + 1]
+  local ____temp_14
+  if #tickets == 0 then
+    ____temp_14 = nil
+  else
+    ____temp_14 = tickets
+  end
+  account.tickets = ____temp_14
+end
+function keepTopUps(kept, before, nowMs)
+  if before.topUps == nil then
+    return
+  end
+  local topUps
+  for name in pairs(before.topUps) do
+    local topUp = before.topUps[name]
+    if nowMs < topUp.untilMs then
+      if topUps == nil then
+        topUps = {}
+      end
+      topUps[name] = topUp
+    end
+  end
+  if topUps == nil then
+    return
+  end
+  kept.topUps = topUps
+  local notes = {}
+  local ____all = before.topUpNotes or ({}) for ____i = 1, #____all do local note = ____all[____i]
+    if nowMs < note.untilMs then
+      notes[#notes + 1] = note
+    end
+  end
+  if #notes > 0 then
+    kept.topUpNotes = notes
+  end
+end
+function banAfter(before, ban)
+  if (before and before.budget) == nil or ban == nil or ban.untilMs > before.untilMs or ban.budget ~= nil then
+    return ban
+  end
+  if ban.untilMs == before.untilMs and ban.number == before.number then
+    return before
+  end
+  return {number = ban.number, untilMs = ban.untilMs, window = ban.window, budget = before.budget}
+end
+TICKET_MS = 10000
+--- The budgets with what operators have added to their limits, as far as it is in force.
+function exports.toppedUp(budgets, before, nowMs)
+  local all = {}
+  do
+    local i = 0
+    while i < #budgets do
+      local budget = budgets[i + 1]
+      local ____opt_0 = before[i + 1]
+      local topUps = ____opt_0 and ____opt_0.topUps
+      if topUps == nil then
+        all[#all + 1] = budget
+      else
+        local limits = {}
+        local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
+          limits[#limits + 1] = withTopUp(limit, topUps, nowMs)
+        end
+        all[#all + 1] = {name = budget.name, unit = budget.unit, inFlight = budget.inFlight, limits = limits}
+      end
+      i = i + 1
+    end
+  end
+  return all
+end
+--- What operators have added to these limits; undefined if nothing.
+function exports.topUpsOf(limits)
+  local found
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    local topUp = ____value.topUp
+    if topUp ~= nil then
+      if found == nil then
+        found = {}
+      end
+      found[window] = topUp
+    end
+  end
+  return found
+end
+--- How many further requests may be in flight in every account. Notes in the decision how many are, and gives the accounts the tickets of the
+-- other processes.
+function exports.roomInFlight(decision, before, rule, held)
+  local ____decision_3 = decision
+  local nowMs = ____decision_3.nowMs
+  local n = ____decision_3.n
+  local room = n
+  local counts = {}
+  do
+    local i = 0
+    while i < #rule.budgets do
+      local most = rule.budgets[i + 1].inFlight
+      if most == nil then
+        counts[#counts + 1] = -1
+      else
+        local own = held and held[i + 1] or -1
+        local inFlight = own < 0 and 0 or own
+        local ____ticketsBeside_10 = ticketsBeside
+        local ____opt_6 = before[i + 1]
+        local ____temp_9 = ____opt_6 and ____opt_6.tickets
+        local ____temp_8
+        if own < 0 then
+          ____temp_8 = nil
+        else
+          ____temp_8 = rule.holder
+        end
+        local tickets = ____ticketsBeside_10(____temp_9, ____temp_8, nowMs)
+        local ____all = tickets for ____i = 1, #____all do local ____value = ____all[____i]
+          local count = ____value.count
+          inFlight = inFlight + count
+        end
+        counts[#counts + 1] = inFlight
+        setTickets(decision, i, tickets)
+        room = math.min(room, most - inFlight)
+      end
+      i = i + 1
+    end
+  end
+  decision.inFlight = counts
+  return math.max(room, 0)
+end
+--- The tickets of an account after a process has reported how many requests it has in flight.
+function exports.reported(before, holder, count, nowMs)
+  local tickets = ticketsBeside(before, holder, nowMs)
+  if count > 0 then
+    tickets[#tickets + 1] = {holder = holder, count = count, endsAtMs = nowMs + TICKET_MS}
+  end
+  return tickets
+end
+--- Counts those that were admitted among those in flight.
+function exports.addInFlight(decision, rule, held)
+  local ____decision_11 = decision
+  local admitted = ____decision_11.admitted
+  local nowMs = ____decision_11.nowMs
+  local counts = decision.inFlight
+  do
+    local i = 0
+    while i < #counts do
+      if counts[i + 1] >= 0 then
+        counts[i + 1] = counts[i + 1] + admitted
+        local own = math.max(held and held[i + 1] or 0, 0) + admitted
+        if rule.holder ~= nil and own > 0 then
+          local tickets = {}
+          local ____all = decision.accounts[i + 1].tickets or ({}) for ____i = 1, #____all do local ticket = ____all[____i]
+            tickets[#tickets + 1] = ticket
+          end
+          tickets[#tickets + 1] = {holder = rule.holder, count = own, endsAtMs = nowMs + TICKET_MS}
+          setTickets(decision, i, tickets)
+        end
+      end
+      i = i + 1
+    end
+  end
+end
+--- One account after a lease was returned, perhaps under an earlier rule: nothing else of it changes, because the present rule may count
+-- its strikes and windows otherwise.
+function exports.afterReturn(before, after, budget, nowMs)
+  local windows = rare.counting.copyOfWindows(before.windows)
+  local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
+    local window = limit.window
+    local slices = limit.slices
+    local earlier = before.windows[window]
+    local left = after.windows[window]
+    local present = rare.counting.presentCount(earlier, limit, nowMs).count
+    local ____opt_15 = earlier and earlier.slices
+    if (____opt_15 and ____opt_15.per) == slices and (present and present.used) ~= (left and left.used) then
+      if left == nil then
+        windows = rare.counting.withoutWindow(windows, window)
+      else
+        windows[window] = left
+      end
+    end
+  end
+  local kept = {windows = windows}
+  if before.strikes ~= nil then
+    kept.strikes = before.strikes
+  end
+  if before.ban ~= nil then
+    kept.ban = before.ban
+  end
+  if before.topUps ~= nil then
+    kept.topUps = before.topUps
+  end
+  if before.topUpNotes ~= nil then
+    kept.topUpNotes = before.topUpNotes
+  end
+  if before.tickets ~= nil then
+    kept.tickets = before.tickets
+  end
+  if after.leases ~= nil then
+    kept.leases = after.leases
+  end
+  return kept
+end
+--- One account after a decision, with what the rule does not count.
+function exports.keptAccount(before, decision, i, budget)
+  local ____decision_23 = decision
+  local nowMs = ____decision_23.nowMs
+  local admitted = ____decision_23.admitted
+  local after = decision.accounts[i + 1]
+  local windows = rare.counting.copyOfWindows(after.windows)
+  for name in pairs(before.windows) do
+    local window = name
+    local count = before.windows[window]
+    local limit = charging_limitOf(budget, window)
+    local isConverted = count.slices ~= nil and count.slices.per ~= (limit and limit.slices) and after.windows[window] ~= nil
+    if limit == nil or isConverted and admitted == 0 then
+      windows[window] = count
+    end
+  end
+  local kept = {windows = windows}
+  if after.strikes ~= nil then
+    kept.strikes = after.strikes
+  end
+  local ban = banAfter(before.ban, after.ban)
+  if ban ~= nil then
+    kept.ban = ban
+  end
+  if after.leases ~= nil then
+    kept.leases = after.leases
+  end
+  if after.tickets ~= nil then
+    kept.tickets = after.tickets
+  end
+  keepTopUps(kept, before, nowMs)
+  return kept
+end
+rare.special = exports
+return exports
 elseif name == "rare_fields" then
 local exports = {slicesIn = false, slicesText = false, readRare = false, ticketsIn = false, writeRare = false}
 local readTopUps, readLeases, put, WINDOWS, MAX_LEASES
@@ -2128,4 +2398,346 @@ function reset_script_main()
 end
 end
 return reset_script_main()
+end
+local function lift_script()
+local lift_script_main
+do
+--- The script.
+function lift_script_main()
+  local key = KEYS[1]
+  local change = ARGV[1]
+  local isAgain = ARGV[2] ~= ""
+  if isAgain then
+    if noted(change) then
+      return false
+    end
+    note(change)
+  end
+  local values = redis.pcall(
+    "HMGET",
+    key,
+    "b",
+    "B",
+    "w"
+  )
+  local err = values.err
+  if err ~= nil then
+    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or false
+  end
+  local before = {windows = {}}
+  if not rare.rare_fields.readRare(before, key, {
+    false,
+    false,
+    values[1],
+    values[2],
+    values[3],
+    false,
+    false
+  }, 0) then
+    return false
+  end
+  local after = changes_lift(before, store_clock_nowMs)
+  if after == before or isAgain and values[2] ~= ARGV[2] then
+    return false
+  end
+  redis.call("HDEL", key, "x", "X")
+  if after.ban == nil then
+    redis.call(
+      "HDEL",
+      key,
+      "b",
+      "B",
+      "w",
+      "W"
+    )
+  else
+    redis.call(
+      "HSET",
+      key,
+      "b",
+      after.ban.number,
+      "B",
+      after.ban.untilMs
+    )
+  end
+  if not isAgain then
+    note(change)
+  end
+  return values[2]
+end
+end
+return lift_script_main()
+end
+local function carry_ban_script()
+local carry_ban_script_main
+do
+--- The script.
+function carry_ban_script_main()
+  local ____cjson_decode_result_0 = cjson.decode(ARGV[1])
+  local ban = ____cjson_decode_result_0.ban
+  local keptMs = ____cjson_decode_result_0.keptMs
+  local key = KEYS[1]
+  local values = redis.pcall(
+    "HMGET",
+    key,
+    "b",
+    "B",
+    "w"
+  )
+  local err = values.err
+  if err ~= nil then
+    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or 0
+  end
+  local before = {windows = {}}
+  if not rare.rare_fields.readRare(before, key, {
+    false,
+    false,
+    values[1],
+    values[2],
+    values[3],
+    false,
+    false
+  }, 0) then
+    return 0
+  end
+  local after = changes_banned(before, ban, store_clock_nowMs)
+  if after == before then
+    return 0
+  end
+  local ____error = stored_account_saveAccount(
+    key,
+    {fields = {}, limits = {}},
+    before,
+    after,
+    nil,
+    store_clock_nowMs
+  )
+  if ____error ~= nil then
+    return ____error
+  end
+  if keptMs > redis.call("PTTL", key) then
+    redis.call("PEXPIRE", key, keptMs)
+  end
+  return 1
+end
+end
+return carry_ban_script_main()
+end
+local function read_bans_script()
+local read_bans_script_main
+do
+local FIELDS = window_fields_windowFields(window_fields_WINDOWS)
+local LIMITS = window_fields_unlimited(window_fields_WINDOWS)
+local function readBan(key)
+  local values = redis.pcall(
+    "HMGET",
+    key,
+    "x",
+    "X",
+    "b",
+    "B",
+    "w",
+    "t",
+    "l",
+    unpack(FIELDS)
+  )
+  local err = values.err
+  if err ~= nil then
+    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or ({0})
+  end
+  local account = {windows = {}}
+  local x, X, b, B, w = unpack(values, 1, 5)
+  local isReadable = rare.rare_fields.readRare(account, key, {
+    false,
+    false,
+    b,
+    B,
+    w,
+    false,
+    false
+  }, 0)
+  local counts = {}
+  do
+    local i = 0
+    while i < #FIELDS do
+      counts[#counts + 1] = values[7 + i + 1]
+      i = i + 1
+    end
+  end
+  local isWhole = isReadable and rare.rare_fields.readRare(account, key, {
+    x,
+    X,
+    false,
+    false,
+    false,
+    values[6],
+    false
+  }, 0) and stored_account_windowsIn(counts, LIMITS) ~= nil and 1 or 0
+  local ban = account.ban
+  return ban == nil and ({isWhole}) or ({
+    isWhole,
+    ban.number,
+    ban.untilMs,
+    ban.window,
+    ban.budget or ""
+  })
+end
+--- The script.
+function read_bans_script_main()
+  local replies = {}
+  local ____all = KEYS for ____i = 1, #____all do local key = ____all[____i]
+    local reply = readBan(key)
+    if reply.err ~= nil then
+      return reply
+    end
+    replies[#replies + 1] = reply
+  end
+  return replies
+end
+end
+return read_bans_script_main()
+end
+local function in_flight_script()
+local in_flight_script_main
+do
+--- The script.
+function in_flight_script_main()
+  local key = KEYS[1]
+  local text = redis.pcall("HGET", key, "f")
+  if text ~= false and type(text) ~= "string" then
+    return "WRONGTYPE"
+  end
+  local before = rare.rare_fields.ticketsIn(text)
+  local tickets = rare.special.reported(
+    before,
+    ARGV[1],
+    tonumber(ARGV[2]),
+    store_clock_nowMs
+  )
+  if #tickets == 0 then
+    redis.call("HDEL", key, "f")
+    return 0
+  end
+  local account = {windows = {}, tickets = tickets}
+  return stored_account_saveAccount(
+    key,
+    {fields = {}, limits = {}},
+    {windows = {}, tickets = before},
+    account,
+    nil,
+    store_clock_nowMs
+  ) or 0
+end
+end
+return in_flight_script_main()
+end
+local function reconcile_script()
+local reconcile_reconciled
+do
+--- The windows of an account with usage that a gateway brings late (contract section 6).
+-- 
+-- A window that has ended in the store or in the gateway is never opened again. If both are open and end at different times (the
+-- store was emptied, or had no window yet), they become one window that ends with the earlier of them. So a client that waits
+-- for the end of either has waited long enough. In a sliding window the cost is counted in the slice of the present.
+-- 
+-- @param shiftMs how much later the store's clock is than the one by which the usage ends
+-- @returns also for each part of the usage whether it was added
+function reconcile_reconciled(before, late, nowMs, shiftMs)
+  local windows = rare.counting.copyOfWindows(before)
+  local added = {}
+  local ____all = late for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    local slices = ____value.slices
+    local isCalendar = ____value.isCalendar
+    local spent = ____value.spent
+    local ends = ____value.endsAtMs
+    local lengthMs = rare.counting.WINDOW_MS[window]
+    local isFixed = slices == nil and not isCalendar
+    local endsAtMs = isFixed and math.min(ends + shiftMs, nowMs + lengthMs) or ends + shiftMs
+    added[#added + 1] = endsAtMs > nowMs
+    if endsAtMs > nowMs then
+      local limit = slices == nil and ({window = window, lengthMs = lengthMs, limit = 0, instants = {endsAtMs}}) or ({window = window, lengthMs = lengthMs, limit = 0, slices = slices})
+      local present = rare.counting.presentCount(windows[window], limit, nowMs).count
+      windows[window] = rare.counting.countIn(present, limit, nowMs, spent)
+    end
+  end
+  return {windows = windows, added = added}
+end
+end
+local reconcile_script_main
+do
+local HOUR_MS = 3600000
+--- The script.
+function reconcile_script_main()
+  readGatewayClock(store_clock_seconds)
+  local ____cjson_decode_result_0 = cjson.decode(ARGV[1])
+  local ownNowMs = ____cjson_decode_result_0.ownNowMs
+  local late = ____cjson_decode_result_0.windows
+  local hours = ____cjson_decode_result_0.hours
+  local shiftMs = ownNowMs > 0 and store_clock_nowMs - ownNowMs or 0
+  local names = {}
+  local ____all = late for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    names[#names + 1] = window
+  end
+  local fields = window_fields_windowFields(names)
+  local limits = window_fields_unlimited(names)
+  local key = KEYS[1]
+  local values = #names == 0 and ({}) or redis.pcall(
+    "HMGET",
+    key,
+    unpack(fields)
+  )
+  local err = values.err
+  if err ~= nil then
+    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or "WRONGTYPE"
+  end
+  local before = stored_account_windowsIn(values, limits)
+  if before == nil then
+    return "FOREIGN"
+  end
+  local ____all = late for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    local spent = ____value.spent
+    local count = before[window]
+    if count ~= nil and store_clock_nowMs < count.endsAtMs and count.used > whole_number_MOST - spent then
+      return "FOREIGN"
+    end
+  end
+  local ____reconciled_result_1 = reconcile_reconciled(before, late, store_clock_nowMs, shiftMs)
+  local windows = ____reconciled_result_1.windows
+  local added = ____reconciled_result_1.added
+  local ____error = stored_account_saveAccount(
+    key,
+    {fields = fields, limits = limits},
+    {windows = before},
+    {windows = windows},
+    nil,
+    store_clock_nowMs
+  )
+  if ____error ~= nil then
+    return ____error
+  end
+  local ____all = hours for ____i = 1, #____all do local ____value = ____all[____i]
+    local hour = ____value[1]
+    local cost = ____value[2]
+    local at = math.floor((hour * HOUR_MS + HOUR_MS / 2 + shiftMs) / HOUR_MS)
+    local failed = history().broughtLate(
+      KEYS[2],
+      at,
+      cost,
+      math.floor(store_clock_nowMs / HOUR_MS)
+    )
+    if failed then
+      return failed
+    end
+  end
+  local reply = {}
+  local ____all = added for ____i = 1, #____all do local isAdded = ____all[____i]
+    reply[#reply + 1] = isAdded and 1 or 0
+  end
+  return reply
+end
+end
+return reconcile_script_main()
 end

@@ -16,7 +16,6 @@ import { luaFile } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
 import type { StoredRule } from './shell/decision-script.ts';
 
-export const WINDOWS_LUA = luaFile('./windows.lua');
 /** The name of the channel on which scripts call back what is lent. */
 export const RECALLS_LUA = `local RECALLS = '${keyspace.recallsChannel}'\n`;
 export const HISTORY_LUA = luaFile('./history.lua');

@@ -1011,7 +1011,7 @@ end
 rare.leasing = exports
 return exports
 elseif name == "special" then
-local exports = {toppedUp = false, topUpsOf = false, roomInFlight = false, addInFlight = false, afterReturn = false, keptAccount = false}
+local exports = {toppedUp = false, topUpsOf = false, roomInFlight = false, reported = false, addInFlight = false, afterReturn = false, keptAccount = false}
 local withTopUp, ticketsBeside, setTickets, keepTopUps, banAfter, TICKET_MS
 function withTopUp(limit, topUps, nowMs)
   local topUp = topUps[limit.window]
@@ -1171,6 +1171,14 @@ function exports.roomInFlight(decision, before, rule, held)
   end
   decision.inFlight = counts
   return math.max(room, 0)
+end
+--- The tickets of an account after a process has reported how many requests it has in flight.
+function exports.reported(before, holder, count, nowMs)
+  local tickets = ticketsBeside(before, holder, nowMs)
+  if count > 0 then
+    tickets[#tickets + 1] = {holder = holder, count = count, endsAtMs = nowMs + TICKET_MS}
+  end
+  return tickets
 end
 --- Counts those that were admitted among those in flight.
 function exports.addInFlight(decision, rule, held)

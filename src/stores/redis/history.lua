@@ -1,6 +1,6 @@
 -- The history of one consumer, a string of 1,000 bytes: the twin of src/admit/history.ts, which describes it. The scripts
 -- that follow it share these functions. A string that is not a history stays as it is.
--- Like the functions for sliding windows (windows.lua), these are made only if a call needs them.
+-- These are made only if a call needs them.
 --
 -- The last argument of a call is the gateway's own clock, as @SECONDS. `historyMoves` is false if the store's clock differs
 -- from it by more than an hour: one of them is wrong, and a history that followed it would lose up to 92 days. What is used

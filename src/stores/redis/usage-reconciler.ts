@@ -1,15 +1,16 @@
 import { type DeferredUsage, NothingDone, type ReconciledUsage, type UsageReconciler } from '../../admit/ledger.ts';
-import { WINDOWS } from '../../model/values.ts';
 import type { CircuitOptions } from './circuit.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
-import { gatewayClock, HISTORY_LUA, WINDOWS_LUA } from './decision-call.ts';
+import { gatewayClock, HISTORY_LUA } from './decision-call.ts';
+import { CHANGES_LUA } from './engine-lua.ts';
 import { keyspace } from './keyspace.ts';
-import { LuaScript, luaFile } from './lua-script.ts';
+import { LuaScript } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
+import type { StoredUsage } from './shell/reconcile-script.ts';
 
 /** Exported for its test. */
-export const RECONCILE = new LuaScript<number[] | string>(WINDOWS_LUA + HISTORY_LUA + luaFile('./reconcile-usage.lua'));
+export const RECONCILE = new LuaScript<number[] | string>(`${HISTORY_LUA}${CHANGES_LUA}return reconcile_script()\n`);
 
 /**
  * Adds to Redis the usage that this gateway admitted while Redis was away: one script call per consumer, never sent twice.
@@ -32,12 +33,16 @@ export class RedisUsageReconciler implements UsageReconciler {
 
   async #reconcileOne({ consumerId, windows, hours, ownNowMs }: DeferredUsage): Promise<ReconciledUsage> {
     const [key, history] = [keyspace.account(consumerId), keyspace.history(consumerId)];
-    const args = windows.flatMap(({ window, slices = 0, calendar, spent, endsAtMs }) => {
-      return [WINDOWS.indexOf(window) + 1, slices, calendar === undefined ? 0 : 1, spent, endsAtMs];
-    });
+    const usage: StoredUsage = {
+      ownNowMs: ownNowMs ?? 0,
+      windows: windows.map(({ window, slices, calendar, spent, endsAtMs }) => {
+        return { window, slices, isCalendar: calendar !== undefined, spent, endsAtMs };
+      }),
+      hours: [...(hours ?? [])],
+    };
+    const args = [JSON.stringify(usage), ...gatewayClock(this.#wallMs)];
     try {
-      const all = [ownNowMs ?? 0, windows.length, ...args, ...[...(hours ?? [])].flat(), ...gatewayClock(this.#wallMs)];
-      const reply = await this.#circuit.run(() => RECONCILE.run(this.#redis, [key, history], ...all), key);
+      const reply = await this.#circuit.run(() => RECONCILE.run(this.#redis, [key, history], ...args), key);
       // The hash holds values that Tollgate did not write, so nothing was added.
       if (typeof reply === 'string') return { kind: 'lost' };
       return { kind: 'added', added: windows.filter((_, i) => reply[i] === 1).map(({ window }) => window) };

@@ -7,6 +7,7 @@ import { DECIDE_LUA, fieldsOf, Numbers } from '../../../src/stores/redis/decisio
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { IN_FLIGHT } from '../../../src/stores/redis/ledger.ts';
 import type { StoredRule } from '../../../src/stores/redis/shell/decision-script.ts';
+import type { StoredUsage } from '../../../src/stores/redis/shell/reconcile-script.ts';
 import type { StoredBudget } from '../../../src/stores/redis/shell/stored-account.ts';
 import { RECONCILE } from '../../../src/stores/redis/usage-reconciler.ts';
 import { type ExecutedDecision, RedisModel } from '../../../tools/chaos/simulated/redis-model.ts';
@@ -121,9 +122,11 @@ test.each([SEED])(ONE_BUDGET, async (seed) => {
         const index = 1 + chance.below(4);
         const endsAtMs = (ownNowMs || nowMs) + chance.of([-1, 0, 1, 500, 59_000, 4_000_000]);
         const kind = chance.below(3);
-        const args = [ownNowMs, 1, index, kind === 1 ? 4 : 0, kind === 2 ? 1 : 0, 1 + chance.below(4), endsAtMs];
-        expect(model.reconcile(id, additionIn(args)).reply, told).toEqual(
-          await redis.eval(reconcileLua, 2, name, keyspace.history(id), ...args),
+        const late = { window: WINDOWS[index - 1]!, ...(kind === 1 ? { slices: 4 } : {}), isCalendar: kind === 2 };
+        const windows = [{ ...late, spent: 1 + chance.below(4), endsAtMs }];
+        const usage = JSON.stringify({ ownNowMs, windows, hours: [] } satisfies StoredUsage);
+        expect(model.reconcile(id, additionIn(usage)).reply, told).toEqual(
+          await redis.eval(reconcileLua, 2, name, keyspace.history(id), usage),
         );
       }
     }

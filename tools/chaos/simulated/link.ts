@@ -171,9 +171,9 @@ export class Link {
     });
   }
 
-  [RECONCILE.command](_size: number, key: string, _history: string, ...args: number[]): Promise<unknown> {
+  [RECONCILE.command](_size: number, key: string, _history: string, usage: string): Promise<unknown> {
     const accountId = accountIn(key);
-    const addition = additionIn(args);
+    const addition = additionIn(usage);
     const windows = addition.windows.map(({ window, spent }) => ({ to: window, cost: spent }));
     const hours = addition.hours.map(({ cost }) => ({ to: 'history' as const, cost }));
     const adds = [...windows, ...hours];

@@ -44,7 +44,7 @@ interface Recorded {
   readonly cost: number;
 }
 
-/** A call of reconcile-usage.lua. */
+/** A call of the script for late usage. */
 export interface ExecutedAddition {
   readonly kind: 'addition';
   readonly accountId: string;
@@ -63,7 +63,7 @@ export interface ExecutedSettlement {
   readonly stored: AccountState;
 }
 
-/** A call of in-flight.lua. */
+/** A call of the script for reports of requests in flight. */
 export interface ExecutedReport {
   readonly kind: 'report';
   readonly accountId: string;
@@ -96,7 +96,7 @@ export const KNOWN_FOR_MS = 2_000;
 /** How much later than a lease that begins now one may end, after the clock was set back. */
 const MAX_AHEAD_MS = 5_000;
 
-/** How long a report of requests in flight holds (windows.lua). */
+/** How long a report of requests in flight holds (engine/special.ts). */
 export const TICKET_MS = 10_000;
 
 interface StoredAccount {
@@ -219,7 +219,7 @@ export class RedisModel {
     };
   }
 
-  /** reconcile-usage.lua. @returns the reply, and what was done */
+  /** The script for late usage. @returns the reply, and what was done */
   reconcile(
     accountId: string,
     { ownNowMs, windows: brought, hours }: Addition,
@@ -267,7 +267,7 @@ export class RedisModel {
     return [{ kind: 'settlement', accountId, delta, windows, nowMs, stored }];
   }
 
-  /** in-flight.lua. @returns what was done */
+  /** The script for reports of requests in flight. @returns what was done */
   reportInFlight(accountId: string, holder: string, count: number): Executed[] {
     const nowMs = this.#nowMs();
     const { state, tickets } = this.#data.accounts.get(accountId) ?? NOTHING;
@@ -278,7 +278,7 @@ export class RedisModel {
     return [{ kind: 'report', accountId, holder, count, nowMs }];
   }
 
-  /** lift.lua. @returns whether a ban was in force */
+  /** The script that lifts. @returns whether a ban was in force */
   lift(accountId: string): boolean {
     const before = this.#data.accounts.get(accountId);
     if (before === undefined) return false;

@@ -4,13 +4,14 @@ import { type Allowance, type Budget, charging } from '../../../src/admit/plan.t
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { WINDOW_MS } from '../../../src/engine/counting.ts';
 import type { Amounts, LeaseTerms, Limit } from '../../../src/engine/types.ts';
-import { WINDOWS, type WindowName } from '../../../src/model/values.ts';
+import type { WindowName } from '../../../src/model/values.ts';
 import { ACCOUNT_PREFIX, accountIdIn, keyspace } from '../../../src/stores/redis/keyspace.ts';
 import type { StoredRule } from '../../../src/stores/redis/shell/decision-script.ts';
+import type { StoredUsage } from '../../../src/stores/redis/shell/reconcile-script.ts';
 import type { StoredSettlement } from '../../../src/stores/redis/shell/settlement-script.ts';
 
 /*
- * The arguments of the scripts, as shell/ and reconcile-usage.lua describe them, in words.
+ * The arguments of the scripts, as shell/ describes them, in words.
  */
 
 /** What a call of the decision script asks about one consumer. */
@@ -101,7 +102,7 @@ function periodIn(instants: readonly number[], nowMs: number): Calendar['periodA
   return () => ({ startsAtMs: instants[next - 1]!, endsAtMs: instants[next]! });
 }
 
-/** Usage that reconcile-usage.lua adds to one account. */
+/** Usage that the script for late usage adds to one account. */
 export interface Addition {
   /** The present by the clock of the gateway; 0 if the ends are by the store's clock. */
   readonly ownNowMs: number;
@@ -116,15 +117,14 @@ export interface Addition {
   readonly hours: readonly { readonly hour: number; readonly cost: number }[];
 }
 
-/** @param args the ARGV of the script */
-export function additionIn([ownNowMs, size, ...rest]: readonly number[]): Addition {
-  const numbers = rest.slice(0, 5 * size!);
-  const windows = chunks(numbers, 5).map(([index, slices, isCalendar, spent, endsAtMs]) => {
-    const window = WINDOWS[index! - 1]!;
-    return { window, slices: slices!, isCalendar: isCalendar === 1, spent: spent!, endsAtMs: endsAtMs! };
-  });
-  const hours = chunks(rest.slice(5 * size!), 2).map(([hour, cost]) => ({ hour: hour!, cost: cost! }));
-  return { ownNowMs: ownNowMs!, windows, hours };
+/** @param text the first ARGV of the script */
+export function additionIn(text: string): Addition {
+  const { ownNowMs, windows, hours } = JSON.parse(text) as StoredUsage;
+  return {
+    ownNowMs,
+    windows: windows.map((one) => ({ ...one, slices: one.slices ?? 0 })),
+    hours: hours.map(([hour, cost]) => ({ hour, cost })),
+  };
 }
 
 /** A call of the script that settles. */
@@ -185,8 +185,4 @@ function limitsIn(stored: readonly Limit[], nowMs: number): WindowLimit[] | null
     limits.push(windowOf(window, limit, slices, periodAt));
   }
   return limits;
-}
-
-function chunks(numbers: readonly number[], size: number): number[][] {
-  return Array.from({ length: Math.floor(numbers.length / size) }, (_, i) => numbers.slice(i * size, (i + 1) * size));
 }

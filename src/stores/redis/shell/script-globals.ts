@@ -62,5 +62,10 @@ export declare function readGatewayClock(storeSeconds: number): number;
 /** The last history in which nothing was recorded, because its key holds something else. */
 export declare const unrecorded: string | undefined;
 
+/** Of NOTED_LUA (record-writes.ts): notes the id of a change of KEYS[1] in KEYS[2]. */
+export declare function note(change: string): void;
+/** Whether the id of a change is noted. */
+export declare function noted(change: string): boolean;
+
 /** The channel on which scripts call back what is lent. */
 export declare const RECALLS: string;
