@@ -1,8 +1,6 @@
-import { createSecretKey, type KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { RecentlyUsed } from '../io/recently-used.ts';
 import type { Meta } from '../model/attributes.ts';
-import { certificateDigest } from '../model/client-certificates.ts';
 import type { Limits } from '../model/plan.ts';
 import {
   isSuspended,
@@ -12,7 +10,7 @@ import {
   type Suspension,
   UnreadableRecord,
 } from '../model/record.ts';
-import { digestOfHash, fingerprintOf, foreignFingerprintOf, isSameDigest, type KeyFormat } from './api-key.ts';
+import { fingerprintOf, foreignFingerprintOf, type KeyFormat } from './api-key.ts';
 import {
   type Customer,
   type KnownCustomer,
@@ -20,7 +18,8 @@ import {
   type OnlyFrom,
   onlyFromOf,
 } from './known-customers.ts';
-import { type KeyStore, type UnreadableIdentity, unreadable } from './record-store.ts';
+import { type ChangeFeed, type KeyStore, type UnreadableIdentity, unreadable } from './record-store.ts';
+import { type KeyMatch, SecretSearch } from './secret-search.ts';
 import { secretName } from './secret-use-store.ts';
 
 /*
@@ -114,6 +113,8 @@ export interface IdentifierOptions {
   readonly isPepperRight?: () => boolean;
   /** The formats of keys that were made elsewhere; called for each request, since gateway.yaml may change. */
   readonly formats?: () => readonly KeyFormat[];
+  /** The feed that tells of changes by `forget`; left out: no feed does. */
+  readonly changes?: Pick<ChangeFeed, 'isCurrent'>;
   /** A monotonic clock, milliseconds. */
   readonly monotonicMs: () => number;
   /** Unix milliseconds. */
@@ -124,7 +125,7 @@ export interface IdentifierOptions {
   readonly bounds?: { readonly known: number; readonly unknown: number };
   /**
    * Called when a secret of a key is in use, once on each day (UTC), and again if it returns false. It is called with the look-ups of
-   * a secret in use, which come every ten seconds, so a day may be noted that late, or not at all for a use in its first seconds.
+   * a secret in use, of which the first on a day is at most ten seconds late, so a use in the first seconds of a day may not be noted.
    * @param nowMs by `wallMs`
    */
   readonly onUse?: (key: StoredKey, secret: StoredSecret, nowMs: number) => boolean;
@@ -152,8 +153,13 @@ const NO_CUSTOMER: Identity = Object.freeze({
 
 /** The prefix of the names of a certificate where secrets have their SHA-256. No SHA-256 has a blank. */
 const CERTIFICATE = 'certificate ';
-/** A known secret is looked up again in the background after this long, in case a notification of a change was lost. */
+/** A known secret is confirmed after this long, in case a notification of a change was lost: by the feed of changes, or a look-up in the background. */
 const CONFIRM_AFTER_MS = 10_000;
+/**
+ * It is looked up after this long although the feed knows of no change: a process that changes a record may be killed before it announces
+ * that. At ten seconds, the look-ups of 50,000 keys took half of what their requests took.
+ */
+const LOOK_UP_AFTER_MS = 60_000;
 /** Pause before a secret is re-hashed again that another gateway has put back under an older pepper. */
 const REHASH_AGAIN_AFTER_MS = 60_000;
 /** How long an unknown secret is refused from memory: a key made after that attempt works so soon (contract section 1: 1 s). */
@@ -209,7 +215,7 @@ export class Identifier {
     if (entry === undefined) return this.#identifyUnknown(sha);
     const nowMs = this.#options.monotonicMs();
     const isChanged = entry.epoch !== this.#epoch && nowMs >= entry.retryAtMs;
-    if (isChanged || nowMs >= entry.freshUntilMs) {
+    if (isChanged || (nowMs >= entry.freshUntilMs && !this.#confirmByFeed(entry, nowMs))) {
       const hasGrace = entry.epoch >= this.#grace.epoch && nowMs < this.#grace.untilMs;
       const isStale = nowMs - entry.confirmedAtMs >= this.#options.staleKeysMs;
       if (isStale || (isChanged && !hasGrace)) return this.#askFirst(sha);
@@ -263,6 +269,18 @@ export class Identifier {
   /** One function for all requests, so that a flood of unknown secrets allocates no closure for each. */
   readonly #identityOf = (found: SecretLookUp): Identity =>
     'known' in found ? this.#answer(found.known) : found.identity;
+
+  /** True if the feed would have told of a change, so that no look-up is needed yet. */
+  #confirmByFeed(entry: KnownSecret, nowMs: number): boolean {
+    if (entry.epoch !== this.#epoch || nowMs >= entry.lookUpAtMs || !this.#options.changes?.isCurrent) return false;
+    entry.confirmedAtMs = nowMs;
+    entry.freshUntilMs = nowMs + this.#freshForMs;
+    return true;
+  }
+
+  get #freshForMs(): number {
+    return Math.min(CONFIRM_AFTER_MS, this.#options.staleKeysMs);
+  }
 
   /** Looks up a known secret in the background. At most `MAX_CONFIRMING` such look-ups run at a time. */
   #confirm(sha: string): void {
@@ -337,6 +355,7 @@ export class Identifier {
 
   #remember(sha: string, { key, secret, customer }: CustomerKeyMatch, askedAtMs: number, epoch: number): KnownSecret {
     const before = this.#known.peek(sha);
+    const usedOn = this.#noteUse(key, secret, before?.usedOn ?? NEVER);
     const known: KnownSecret = {
       // The same object while the key is unchanged: other modules cache by the identity of the consumer object.
       identity: consumerOf(key, customer?.customer ?? null, secret, before?.identity.key ?? null),
@@ -349,14 +368,24 @@ export class Identifier {
         customer?.expiresAtMs ?? Number.POSITIVE_INFINITY,
       ),
       confirmedAtMs: askedAtMs,
-      freshUntilMs: askedAtMs + Math.min(CONFIRM_AFTER_MS, this.#options.staleKeysMs),
+      freshUntilMs: askedAtMs + this.#freshForMs,
+      lookUpAtMs: askedAtMs + this.#lookUpAfterMs(usedOn),
       epoch,
       retryAtMs: 0,
       rehashAtMs: before?.rehashAtMs ?? 0,
-      usedOn: this.#noteUse(key, secret, before?.usedOn ?? NEVER),
+      usedOn,
     };
     this.#known.set(sha, known);
     return known;
+  }
+
+  /** The first use on each day is noted, so a secret is looked up again on the next day, and soon if its use could not be noted. */
+  #lookUpAfterMs(usedOn: number): number {
+    const { onUse, wallMs } = this.#options;
+    const nowMs = wallMs();
+    const nextDayMs = (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
+    if (onUse !== undefined && nextDayMs !== (usedOn + 1) * DAY_MS) return 0;
+    return Math.min(LOOK_UP_AFTER_MS, nextDayMs - nowMs);
   }
 
   /** @param usedOn the day that was noted before @returns the day that is noted now */
@@ -415,9 +444,11 @@ interface KnownSecret {
   /** Unix milliseconds; Infinity: never. */
   readonly expiresAtMs: number;
   /** When the store was last asked. Monotonic milliseconds, as all that follow. */
-  readonly confirmedAtMs: number;
-  /** Until then the entry is used without a look-up. */
+  confirmedAtMs: number;
+  /** Until then the entry is used without a confirmation. */
   freshUntilMs: number;
+  /** From then on the store confirms it, and not the feed of changes. */
+  readonly lookUpAtMs: number;
   /** The epoch of the Identifier in which the store confirmed it, or CHANGED. In a later epoch the store is asked first. */
   epoch: number;
   /** The store was asked and did not answer: until then the entry is used although its epoch is over. */
@@ -491,81 +522,9 @@ class KnownSecrets {
   }
 }
 
-/** A key and its secret, as the store has them. */
-interface KeyMatch {
-  readonly key: StoredKey;
-  /** Null: the key was found by a certificate. */
-  readonly secret: StoredSecret | null;
-  /** The digest under an older pepper; null if the secret was found under the newest. */
-  readonly oldDigest: string | null;
-}
-
 interface CustomerKeyMatch extends KeyMatch {
   /** Null for a key without a customer. */
   readonly customer: KnownCustomer | null;
   /** The key names a customer that the store does not have. */
   readonly hasNoCustomer: boolean;
-}
-
-/** Searches the store for secrets, under every pepper. */
-class SecretSearch {
-  readonly #keyStore: KeyStore;
-  /** Newest first. KeyObjects made once are faster: a flood of unknown secrets needs a digest for each secret. */
-  readonly #peppers: readonly KeyObject[];
-
-  constructor({ keyStore, peppers }: { readonly keyStore: KeyStore; readonly peppers: readonly string[] }) {
-    this.#keyStore = keyStore;
-    this.#peppers = peppers.map((pepper) => createSecretKey(pepper, 'utf8'));
-  }
-
-  /** @param sha SHA-256 of the secret, base64url */
-  async find(sha: string): Promise<KeyMatch | null> {
-    const newest = this.newestDigestOf(sha);
-    if (this.#peppers.length > 1) {
-      const found = await this.#underAny(sha);
-      if (found !== null) return found;
-      // Another gateway may have re-hashed the secret between these look-ups, so that neither found it: ask again.
-    }
-    return foundIn(await this.#keyStore.findByDigest(newest), newest, null);
-  }
-
-  /**
-   * The key of a certificate: that of its fingerprint, else the one key of its other names. Several keys with one name each are
-   * none: which of them is meant cannot be known.
-   * @param names the fingerprint first
-   */
-  async findByCertificate(names: readonly string[]): Promise<KeyMatch | null> {
-    const owners = await Promise.all(names.map((name) => this.#keyStore.ownerOf(certificateDigest(name))));
-    // What a store finds is compared, as the digest of a secret is.
-    const keys = owners.map((key, i) => (key?.certificates?.includes(names[i]!) === true ? key : null));
-    const found = keys[0] ?? keys.find((key) => key !== null) ?? null;
-    const isOne = keys[0] != null || keys.every((key) => key === null || key.id === found?.id);
-    return found === null || !isOne || found.deletedAtMs !== undefined
-      ? null
-      : { key: found, secret: null, oldDigest: null };
-  }
-
-  newestDigestOf(sha: string): string {
-    return digestOf(sha, this.#peppers[0]!);
-  }
-
-  async #underAny(sha: string): Promise<KeyMatch | null> {
-    const digests = this.#peppers.map((pepper) => digestOf(sha, pepper));
-    // In parallel, so that a request does not wait twice as long while the pepper is being changed.
-    const keys = await Promise.all(digests.map((digest) => this.#keyStore.findByDigest(digest)));
-    for (const [i, digest] of digests.entries()) {
-      const found = foundIn(keys[i]!, digest, i > 0 ? digest : null);
-      if (found !== null) return found;
-    }
-    return null;
-  }
-}
-
-function foundIn(key: StoredKey | null, digest: string, oldDigest: string | null): KeyMatch | null {
-  const secret = key?.secrets.find((candidate) => isSameDigest(candidate.digest, digest));
-  return key !== null && secret !== undefined ? { key, secret, oldDigest } : null;
-}
-
-function digestOf(sha: string, pepper: KeyObject): string {
-  return digestOfHash(Buffer.from(sha, 'base64url'), pepper);
 }

@@ -124,6 +124,8 @@ export interface ChangeFeed {
    * assumes a change: `keyId` is then null, and any key or customer may have changed.
    */
   subscribe(listener: (change: StoreChange) => void): void;
+  /** True while the listeners have heard of every change that was announced up to half a second ago. */
+  readonly isCurrent: boolean;
 }
 
 export interface StoreChange {

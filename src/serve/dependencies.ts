@@ -135,6 +135,7 @@ function openIdentification(
     peppers: stores.peppers,
     isPepperRight: () => stores.pepperState() === 'right',
     formats: () => inForce.settings.keyFormats,
+    changes: stores.changes,
     staleKeysMs,
     onStoreFailure,
     ...clocks,

@@ -276,6 +276,42 @@ describe('the end of a key', () => {
   });
 });
 
+describe('a key in use', () => {
+  async function inUse(isCurrent: boolean) {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(key);
+    const changes = { isCurrent };
+    const { identifier, pass } = identifierOn(store, { changes, staleKeysMs: 3_600_000 });
+    const use = async (forMs: number) => {
+      for (let passedMs = 0; passedMs < forMs; passedMs += 1_000) {
+        expect(told(await identifier.identify(secret))).toBe(key.id);
+        await turn();
+        pass(1_000);
+      }
+    };
+    return { store, changes, use };
+  }
+
+  test('is looked up once a minute while the feed of changes is current, and every ten seconds otherwise', async () => {
+    const { store, changes, use } = await inUse(true);
+    await use(600_000);
+    expect(store.lookUps).toBe(10);
+    changes.isCurrent = false;
+    await use(600_000);
+    expect(store.lookUps).toBeGreaterThanOrEqual(65);
+  });
+
+  test('counts as confirmed by the feed: it works for staleKeys after the store has left', async () => {
+    const { store, changes, use } = await inUse(true);
+    await use(55_000);
+    store.isAway = true;
+    changes.isCurrent = false;
+    // The last confirmation was at 50 s.
+    await use(3_590_000);
+  });
+});
+
 describe('while the store is away', () => {
   test('known keys keep working for staleKeys and no longer, unknown ones are not called invalid', async () => {
     const store = new FakeStore();

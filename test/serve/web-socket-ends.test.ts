@@ -14,7 +14,7 @@ function webSocketsOn(nowMs = 5) {
   const webSockets = closeWebSocketsOfEndedKeys(() => ({ maxPerKey: 9, max: 99 }), {
     keys,
     customers: stored as never,
-    changes: { subscribe: (listener) => listeners.push(listener) },
+    changes: { isCurrent: true, subscribe: (listener) => listeners.push(listener) },
     clock: clock as never,
   });
   const cut: string[] = [];

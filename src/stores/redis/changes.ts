@@ -63,6 +63,7 @@ export class RedisChanges implements ChangeFeed {
   /** The number beyond `#seen` that the last poll found. Pub/sub has until the next poll to deliver it. */
   #awaited: number | null = null;
   #isClosed = false;
+  #isCurrent = false;
 
   constructor({ redis, circuit, pollEveryMs }: RedisChangesOptions) {
     this.#redis = redis;
@@ -90,6 +91,10 @@ export class RedisChanges implements ChangeFeed {
   subscribe(listener: (change: StoreChange) => void): void {
     this.#listeners.push(listener);
     if (this.#subscription === null) this.#start();
+  }
+
+  get isCurrent(): boolean {
+    return this.#isCurrent;
   }
 
   /** Reports accounts whose units a request waits for. If a message is lost, that request waits until the leases have ended. */
@@ -147,6 +152,7 @@ export class RedisChanges implements ChangeFeed {
       const count = Number(await this.#circuit.run(() => this.#redis.get(keyspace.changes), keyspace.changes));
       if (!this.#isClosed) this.#compare(count, seenBefore);
     } catch {
+      this.#isCurrent = false;
       // The store is away. When it is back, a different number shows that changes were made meanwhile.
     }
     this.#pollLater();
@@ -163,11 +169,13 @@ export class RedisChanges implements ChangeFeed {
       this.#subscription?.renew();
     } else {
       this.#awaited = count > this.#seen ? count : null;
+      this.#isCurrent = this.#awaited === null;
     }
   }
 
   #catchUp(count: number): void {
     this.#seen = count;
+    this.#isCurrent = true;
     this.#early.clear();
     this.#awaited = null;
     this.#assumeAny();

@@ -1,0 +1,77 @@
+import { createSecretKey, type KeyObject } from 'node:crypto';
+import { certificateDigest } from '../model/client-certificates.ts';
+import type { StoredKey, StoredSecret } from '../model/record.ts';
+import { digestOfHash, isSameDigest } from './api-key.ts';
+import type { KeyStore } from './record-store.ts';
+
+/** A key and its secret, as the store has them. */
+export interface KeyMatch {
+  readonly key: StoredKey;
+  /** Null: the key was found by a certificate. */
+  readonly secret: StoredSecret | null;
+  /** The digest under an older pepper; null if the secret was found under the newest. */
+  readonly oldDigest: string | null;
+}
+
+/** Searches the store for secrets, under every pepper. */
+export class SecretSearch {
+  readonly #keyStore: KeyStore;
+  /** Newest first. KeyObjects made once are faster: a flood of unknown secrets needs a digest for each secret. */
+  readonly #peppers: readonly KeyObject[];
+
+  constructor({ keyStore, peppers }: { readonly keyStore: KeyStore; readonly peppers: readonly string[] }) {
+    this.#keyStore = keyStore;
+    this.#peppers = peppers.map((pepper) => createSecretKey(pepper, 'utf8'));
+  }
+
+  /** @param sha SHA-256 of the secret, base64url */
+  async find(sha: string): Promise<KeyMatch | null> {
+    const newest = this.newestDigestOf(sha);
+    if (this.#peppers.length > 1) {
+      const found = await this.#underAny(sha);
+      if (found !== null) return found;
+      // Another gateway may have re-hashed the secret between these look-ups, so that neither found it: ask again.
+    }
+    return foundIn(await this.#keyStore.findByDigest(newest), newest, null);
+  }
+
+  /**
+   * The key of a certificate: that of its fingerprint, else the one key of its other names. Several keys with one name each are
+   * none: which of them is meant cannot be known.
+   * @param names the fingerprint first
+   */
+  async findByCertificate(names: readonly string[]): Promise<KeyMatch | null> {
+    const owners = await Promise.all(names.map((name) => this.#keyStore.ownerOf(certificateDigest(name))));
+    // What a store finds is compared, as the digest of a secret is.
+    const keys = owners.map((key, i) => (key?.certificates?.includes(names[i]!) === true ? key : null));
+    const found = keys[0] ?? keys.find((key) => key !== null) ?? null;
+    const isOne = keys[0] != null || keys.every((key) => key === null || key.id === found?.id);
+    return found === null || !isOne || found.deletedAtMs !== undefined
+      ? null
+      : { key: found, secret: null, oldDigest: null };
+  }
+
+  newestDigestOf(sha: string): string {
+    return digestOf(sha, this.#peppers[0]!);
+  }
+
+  async #underAny(sha: string): Promise<KeyMatch | null> {
+    const digests = this.#peppers.map((pepper) => digestOf(sha, pepper));
+    // In parallel, so that a request does not wait twice as long while the pepper is being changed.
+    const keys = await Promise.all(digests.map((digest) => this.#keyStore.findByDigest(digest)));
+    for (const [i, digest] of digests.entries()) {
+      const found = foundIn(keys[i]!, digest, i > 0 ? digest : null);
+      if (found !== null) return found;
+    }
+    return null;
+  }
+}
+
+function foundIn(key: StoredKey | null, digest: string, oldDigest: string | null): KeyMatch | null {
+  const secret = key?.secrets.find((candidate) => isSameDigest(candidate.digest, digest));
+  return key !== null && secret !== undefined ? { key, secret, oldDigest } : null;
+}
+
+function digestOf(sha: string, pepper: KeyObject): string {
+  return digestOfHash(Buffer.from(sha, 'base64url'), pepper);
+}
