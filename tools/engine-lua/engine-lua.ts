@@ -34,7 +34,10 @@ const SHELL = 'src/stores/redis/shell';
 /** Files of types, and of what is there already, become none. */
 const SOURCES = /^src\/(?:engine|stores\/redis\/shell)\/(?!types|script-globals)[\w-]+\.ts$/;
 /** Most calls use nothing of these. */
-const RARE: ReadonlySet<string> = new Set(['counting', 'leasing', 'refusing', 'special', 'rare-fields']);
+const RARE: ReadonlySet<string> = new Set([
+  ...['counting', 'leasing', 'refusing', 'special', 'rare-fields'],
+  ...['changes', 'reconcile', 'once', 'top-up-fields', 'window-fields'],
+]);
 
 const OPTIONS = {
   target: ts.ScriptTarget.ESNext,

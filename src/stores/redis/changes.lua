@@ -272,560 +272,6 @@ function stored_account_saveAccount(key, ____bindingPattern0, before, after, ban
   return nil
 end
 end
-local changes_topUpInForce, changes_MAX_TOP_UP_NOTES, changes_lift, changes_banned, changes_topUpRefusal, changes_withTopUp, changes_undone, changes_resetUsage
-do
-local copyOf, withWindow, topUpsBeside, notesInForce, endOf, notesWith, hasOwnEnd, setNotes
-function copyOf(state)
-  local ____state_25 = state
-  local windows = ____state_25.windows
-  local strikes = ____state_25.strikes
-  local ban = ____state_25.ban
-  local topUps = ____state_25.topUps
-  local topUpNotes = ____state_25.topUpNotes
-  local leases = ____state_25.leases
-  local tickets = ____state_25.tickets
-  return {
-    windows = windows,
-    strikes = strikes,
-    ban = ban,
-    topUps = topUps,
-    topUpNotes = topUpNotes,
-    leases = leases,
-    tickets = tickets
-  }
-end
-function withWindow(windows, window, used, endsAtMs)
-  local copy = rare.counting.copyOfWindows(windows)
-  copy[window] = {used = used, endsAtMs = endsAtMs}
-  return copy
-end
---- What operators have added to the limit of a window, if it has not ended.
-function changes_topUpInForce(state, window, nowMs)
-  local ____opt_26 = state.topUps
-  local topUp = ____opt_26 and ____opt_26[window]
-  return topUp ~= nil and nowMs < topUp.untilMs and topUp or nil
-end
-function topUpsBeside(state, without, nowMs)
-  local others
-  if state.topUps == nil then
-    return nil
-  end
-  for name in pairs(state.topUps) do
-    local window = name
-    local topUp = changes_topUpInForce(state, window, nowMs)
-    if window ~= without and topUp ~= nil then
-      if others == nil then
-        others = {}
-      end
-      others[window] = topUp
-    end
-  end
-  return others
-end
-function notesInForce(state, nowMs)
-  local notes = {}
-  local ____all = state.topUpNotes or ({}) for ____i = 1, #____all do local note = ____all[____i]
-    if nowMs < note.untilMs then
-      notes[#notes + 1] = note
-    end
-  end
-  return notes
-end
-function endOf(state, limit, nowMs, terms)
-  if (terms and terms.untilMs) ~= nil then
-    return terms.untilMs
-  end
-  if limit.slices ~= nil then
-    return nowMs + limit.lengthMs
-  end
-  local open = rare.counting.presentCount(state.windows[limit.window], limit, nowMs).count
-  return open == nil and rare.counting.endIfOpened(limit, nowMs) or open.endsAtMs
-end
-function notesWith(before, window, untilMs, amount, atMs, terms)
-  local ofWindow = 0
-  local ____all = before for ____i = 1, #____all do local note = ____all[____i]
-    if note.window == window then
-      ofWindow = ofWindow + 1
-    end
-  end
-  local isFull = terms ~= nil and ofWindow >= changes_MAX_TOP_UP_NOTES
-  local notes = {}
-  local ____all = before for ____i = 1, #____all do local note = ____all[____i]
-    local id = note.id
-    local isOwn = note.hasOwnEnd
-    local reason = note.reason
-    if note.window ~= window then
-      notes[#notes + 1] = note
-    elseif isFull then
-      isFull = false
-    else
-      notes[#notes + 1] = {
-        id = id,
-        window = window,
-        amount = note.amount,
-        atMs = note.atMs,
-        untilMs = untilMs,
-        hasOwnEnd = isOwn,
-        reason = reason
-      }
-    end
-  end
-  if terms ~= nil then
-    local ____terms_30 = terms
-    local id = ____terms_30.id
-    local reason = ____terms_30.reason
-    if reason == nil then
-      reason = ""
-    end
-    notes[#notes + 1] = {
-      id = id,
-      window = window,
-      amount = amount,
-      atMs = atMs,
-      untilMs = untilMs,
-      hasOwnEnd = hasOwnEnd(before, window, terms),
-      reason = reason
-    }
-  end
-  return notes
-end
-function hasOwnEnd(notes, window, terms)
-  if (terms and terms.untilMs) ~= nil then
-    return true
-  end
-  local ____all = notes for ____i = 1, #____all do local note = ____all[____i]
-    if note.window == window and note.hasOwnEnd then
-      return true
-    end
-  end
-  return false
-end
-function setNotes(state, notes)
-  local ____state_34 = state
-  local ____temp_33
-  if #notes == 0 then
-    ____temp_33 = nil
-  else
-    ____temp_33 = notes
-  end
-  ____state_34.topUpNotes = ____temp_33
-end
---- How many top-ups of a window an account keeps one by one. The amounts of older ones stay in its sum.
-changes_MAX_TOP_UP_NOTES = 50
-local NOTHING = {amount = 0, untilMs = 0}
---- The state after an operator has lifted the ban: strikes cleared, the rung taken back (contract section 1).
-function changes_lift(state, nowMs)
-  local ____state_0 = state
-  local ban = ____state_0.ban
-  if ban == nil or nowMs >= ban.untilMs then
-    return state
-  end
-  local left = copyOf(state)
-  left.strikes = nil
-  local ____temp_1
-  if ban.number == 1 then
-    ____temp_1 = nil
-  else
-    ____temp_1 = rare.refusing.withEnd(ban, ban.number - 1, nowMs)
-  end
-  left.ban = ____temp_1
-  return left
-end
---- The state with a ban of another account that is in force at `nowMs`, unless it has one that ends later.
-function changes_banned(state, ban, nowMs)
-  if nowMs >= ban.untilMs or state.ban ~= nil and state.ban.untilMs >= ban.untilMs then
-    return state
-  end
-  local changed = copyOf(state)
-  changed.ban = ban
-  return changed
-end
---- Why the rules refuse a top-up; undefined if they do not.
--- 
--- @param mostLimit the largest that a limit may be
-function changes_topUpRefusal(state, limit, amount, nowMs, mostLimit, terms)
-  local ____limit_2 = limit
-  local window = ____limit_2.window
-  local before = changes_topUpInForce(state, window, nowMs)
-  if (terms and terms.untilMs) ~= nil and nowMs >= terms.untilMs then
-    return "past"
-  end
-  if amount > mostLimit - limit.limit - (before and before.amount or 0) then
-    return "too-much"
-  end
-  local isBound = hasOwnEnd(
-    notesInForce(state, nowMs),
-    window,
-    terms
-  )
-  if before ~= nil and isBound and before.untilMs ~= endOf(state, limit, nowMs, terms) then
-    return "other-end"
-  end
-  return nil
-end
---- Adds `amount` to the limit of a window until that window ends (contract section 3), or until the end in `terms`. A fixed or
--- calendar window that is not open opens now. A sliding window has no end, so the amount stays for one length. A further top-up of
--- the same window adds to the first, and both stay until the later end; but the store keeps an end that an operator has named.
--- 
--- The sum is bounded by the largest limit and refused in no case, whatever its end: `topUpRefusal` says before whether it should be.
--- 
--- @param amount whole number from 1
--- @returns the sum of the window, and the end that this top-up asked for
-function changes_withTopUp(state, limit, amount, nowMs, mostLimit, terms)
-  local ____limit_7 = limit
-  local window = ____limit_7.window
-  local before = changes_topUpInForce(state, window, nowMs) or NOTHING
-  local endsAtMs = endOf(state, limit, nowMs, terms)
-  local sum = math.min(before.amount + amount, mostLimit - limit.limit)
-  local topUp = {
-    amount = sum,
-    untilMs = math.max(before.untilMs, endsAtMs)
-  }
-  local changed = copyOf(state)
-  if limit.slices == nil and (terms and terms.untilMs) == nil then
-    local ____opt_10 = rare.counting.presentCount(state.windows[window], limit, nowMs).count
-    local used = ____opt_10 and ____opt_10.used or 0
-    changed.windows = withWindow(state.windows, window, used, endsAtMs)
-  end
-  local topUps = topUpsBeside(state, window, nowMs) or ({})
-  topUps[window] = topUp
-  changed.topUps = topUps
-  setNotes(
-    changed,
-    notesWith(
-      notesInForce(state, nowMs),
-      window,
-      topUp.untilMs,
-      amount,
-      nowMs,
-      terms
-    )
-  )
-  return {topUp = topUp, endsAtMs = endsAtMs, state = changed}
-end
---- Takes back what operators added to the limit of a window. What was counted stays.
--- 
--- @param id of one top-up; left out: all of the window that are in force
--- @returns undefined if no such top-up is in force
-function changes_undone(state, window, id, nowMs)
-  local before = changes_topUpInForce(state, window, nowMs)
-  local kept = {}
-  local meant = 0
-  local ____all = notesInForce(state, nowMs) for ____i = 1, #____all do local note = ____all[____i]
-    if note.window == window and (id == nil or note.id == id) then
-      meant = meant + note.amount
-    else
-      kept[#kept + 1] = note
-    end
-  end
-  if before == nil or id ~= nil and meant == 0 then
-    return nil
-  end
-  local amount = id == nil and before.amount or math.min(meant, before.amount)
-  local left = before.amount - amount
-  local untilMs = before.untilMs
-  local changed = copyOf(state)
-  changed.topUps = topUpsBeside(state, window, nowMs)
-  if left > 0 then
-    local topUps = changed.topUps or ({})
-    topUps[window] = {amount = left, untilMs = untilMs}
-    changed.topUps = topUps
-  end
-  setNotes(changed, kept)
-  return {undone = {amount = amount, left = left, untilMs = untilMs}, state = changed}
-end
---- Sets what was counted in some windows to nothing, and clears the strikes. Top-ups and a ban stay, and a fixed or calendar
--- window keeps its end.
--- 
--- @param upToMs what counts for longer stays; left out: nothing does
--- @returns also what had been counted, for each window, and until when the last of it would have counted
-function changes_resetUsage(state, names, nowMs, upToMs)
-  local windows = state.windows
-  local endsAtMs = nowMs
-  local used = {}
-  local ____all = names for ____i = 1, #____all do local window = ____all[____i]
-    local count = state.windows[window]
-    local lengthMs = rare.counting.WINDOW_MS[window]
-    local ____counting_presentCount_18 = rare.counting.presentCount
-    local ____window_16 = window
-    local ____lengthMs_17 = lengthMs
-    local ____opt_12 = count and count.slices
-    local present = ____counting_presentCount_18(count, {window = ____window_16, lengthMs = ____lengthMs_17, limit = 0, slices = ____opt_12 and ____opt_12.per}, nowMs).count
-    used[window] = present and present.used or 0
-    if count ~= nil and nowMs < count.endsAtMs then
-      if count.slices == nil then
-        endsAtMs = math.max(endsAtMs, count.endsAtMs)
-        if upToMs == nil or count.endsAtMs <= upToMs then
-          windows = withWindow(windows, window, 0, count.endsAtMs)
-        end
-      else
-        endsAtMs = math.max(endsAtMs, present and present.endsAtMs or 0)
-        local others = rare.counting.withoutWindow(windows, window)
-        local ____temp_23
-        if present == nil or upToMs == nil then
-          ____temp_23 = nil
-        else
-          ____temp_23 = rare.counting.leavingAfter(present, lengthMs, upToMs)
-        end
-        local later = ____temp_23
-        if later ~= nil then
-          others[window] = later
-        end
-        windows = others
-      end
-    end
-  end
-  local ____state_24 = state
-  local strikes = ____state_24.strikes
-  local struck = strikes ~= nil and nowMs < strikes.endsAtMs and strikes.count or 0
-  local changed = copyOf(state)
-  changed.windows = windows
-  changed.strikes = nil
-  changed.leases = nil
-  return {used = used, strikes = struck, endsAtMs = endsAtMs, state = changed}
-end
-end
-local once_lastEndMs, once_madeBefore, once_remember
-do
---- The end that a change had which is repeated after a failover, Unix milliseconds; undefined if it is made for the first time.
-once_lastEndMs = tonumber(ARGV[2])
---- The reply if a change was made under this id; else undefined.
-function once_madeBefore()
-  local made = redis.call("GET", KEYS[2])
-  if made == false then
-    return nil
-  end
-  local words = string.match(made, "^(.*) %d+$")
-  local endsAtMs = string.match(made, " (%d+)$")
-  if words == nil or endsAtMs == nil then
-    return nil
-  end
-  redis.call("PEXPIRE", KEYS[2], ARGV[3])
-  return words == ARGV[1] and ({
-    "repeated",
-    tonumber(endsAtMs)
-  }) or ({"reused"})
-end
-function once_remember(endsAtMs)
-  redis.call(
-    "SET",
-    KEYS[2],
-    string.format("%s %d", ARGV[1], endsAtMs),
-    "PX",
-    ARGV[3]
-  )
-end
-end
-local window_fields_WINDOWS, window_fields_windowFields, window_fields_unlimited
-do
---- As WINDOWS of the model. Stored texts number them from 1.
-window_fields_WINDOWS = {
-  "second",
-  "minute",
-  "hour",
-  "day",
-  "week",
-  "month"
-}
-local FIELDS = {
-  second = {"s", "S"},
-  minute = {"m", "M"},
-  hour = {"h", "H"},
-  day = {"d", "D"},
-  week = {"k", "K"},
-  month = {"n", "N"}
-}
---- The fields of some windows: two for each, what was counted and its end (stored-account.ts).
-function window_fields_windowFields(windows)
-  local fields = {}
-  local ____all = windows for ____i = 1, #____all do local window = ____all[____i]
-    fields[#fields + 1] = FIELDS[window][1]
-    fields[#fields + 1] = FIELDS[window][2]
-  end
-  return fields
-end
---- Windows without a limit, of fixed kind.
-function window_fields_unlimited(windows)
-  local limits = {}
-  local ____all = windows for ____i = 1, #____all do local window = ____all[____i]
-    limits[#limits + 1] = {window = window, lengthMs = rare.counting.WINDOW_MS[window], limit = 0}
-  end
-  return limits
-end
-end
-local top_up_fields_loadToppedUp, top_up_fields_saveToppedUp
-do
-local notesIn, noteIn, keepWords, windowsOf, numberOf
-function notesIn(text)
-  local words = {}
-  local next = string.gmatch(text, "%S+")
-  do
-    local word = next()
-    while word ~= nil do
-      words[#words + 1] = word
-      word = next()
-    end
-  end
-  local notes = {}
-  local at = 0
-  while at + 7 <= #words do
-    local note = noteIn(words, at)
-    if note ~= nil then
-      notes[#notes + 1] = note
-    end
-    at = at + (note == nil and 1 or 7)
-  end
-  return notes
-end
-function noteIn(words, at)
-  local window = window_fields_WINDOWS[whole_number_wholeIn(words[at + 1 + 1]) or 0]
-  local amount = whole_number_wholeIn(words[at + 2 + 1])
-  local untilMs = whole_number_wholeIn(words[at + 3 + 1])
-  local own = words[at + 4 + 1]
-  local atMs = whole_number_wholeIn(words[at + 5 + 1])
-  local reason = string.match(words[at + 6 + 1], "^=(.*)$")
-  if window == nil or amount == nil or untilMs == nil then
-    return nil
-  end
-  if atMs == nil or reason == nil or own ~= "0" and own ~= "1" then
-    return nil
-  end
-  return {
-    id = words[at + 1],
-    window = window,
-    amount = amount,
-    untilMs = untilMs,
-    hasOwnEnd = own == "1",
-    atMs = atMs,
-    reason = reason
-  }
-end
-function keepWords(key, field, words)
-  if #words == 0 then
-    redis.call("HDEL", key, field)
-  else
-    redis.call(
-      "HSET",
-      key,
-      field,
-      table.concat(words, " ")
-    )
-  end
-end
-function windowsOf(limits)
-  local windows = {}
-  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
-    local window = ____value.window
-    windows[#windows + 1] = window
-  end
-  return windows
-end
-function numberOf(window)
-  local number = 1
-  while window_fields_WINDOWS[number] ~= window do
-    number = number + 1
-  end
-  return number
-end
---- An account as far as top-ups of the windows of `limits` need it.
-function top_up_fields_loadToppedUp(key, limits)
-  local fields = window_fields_windowFields(windowsOf(limits))
-  fields[#fields + 1] = "t"
-  fields[#fields + 1] = "T"
-  local values = redis.pcall(
-    "HMGET",
-    key,
-    unpack(fields)
-  )
-  local err = values.err
-  if err ~= nil then
-    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or stored_account_FOREIGN
-  end
-  local windows = stored_account_windowsIn(values, limits)
-  if windows == nil then
-    return stored_account_FOREIGN
-  end
-  local account = {windows = windows}
-  local sums = values[2 * #limits + 1]
-  if not rare.rare_fields.readRare(account, key, {
-    false,
-    false,
-    false,
-    false,
-    false,
-    sums,
-    false
-  }, 0) then
-    return stored_account_FOREIGN
-  end
-  local notes = values[2 * #limits + 1 + 1]
-  if notes ~= false then
-    account.topUpNotes = notesIn(notes)
-  end
-  return account
-end
---- Writes top-ups, and what has changed in the windows of `limits`.
--- 
--- @returns an error of the store
-function top_up_fields_saveToppedUp(key, limits, before, after)
-  local ____error = stored_account_saveAccount(
-    key,
-    {
-      fields = window_fields_windowFields(windowsOf(limits)),
-      limits = limits
-    },
-    before,
-    after,
-    nil,
-    store_clock_nowMs
-  )
-  if ____error ~= nil then
-    return ____error
-  end
-  local sums = {}
-  local lastMs = 0
-  local ____all = window_fields_WINDOWS for ____i = 1, #____all do local window = ____all[____i]
-    local ____opt_0 = after.topUps
-    local topUp = ____opt_0 and ____opt_0[window]
-    if topUp ~= nil then
-      sums[#sums + 1] = string.format(
-        "%d %d %d",
-        numberOf(window),
-        topUp.amount,
-        topUp.untilMs
-      )
-      lastMs = math.max(lastMs, topUp.untilMs)
-    end
-  end
-  local notes = {}
-  local ____all = after.topUpNotes or ({}) for ____i = 1, #____all do local ____value = ____all[____i]
-    local id = ____value.id
-    local window = ____value.window
-    local amount = ____value.amount
-    local untilMs = ____value.untilMs
-    local hasOwnEnd = ____value.hasOwnEnd
-    local atMs = ____value.atMs
-    local reason = ____value.reason
-    local own = hasOwnEnd and 1 or 0
-    notes[#notes + 1] = string.format(
-      "%s %d %d %d %d %d =%s",
-      id,
-      numberOf(window),
-      amount,
-      untilMs,
-      own,
-      atMs,
-      reason
-    )
-  end
-  keepWords(key, "t", sums)
-  keepWords(key, "T", notes)
-  if lastMs > store_clock_nowMs + redis.call("PTTL", key) then
-    redis.call("PEXPIREAT", key, lastMs)
-  end
-  return nil
-end
-end
 setmetatable(rare, {__index = function(_, name)
 if name == "counting" then
 local exports = {slicedCount = false, WINDOW_MS = false, endIfOpened = false, presentCount = false, countIn = false, placeOf = false, givenBack = false, fitsAtMs = false, nextEndMs = false, withoutWindow = false, copyOfWindows = false, leavingAfter = false}
@@ -2117,6 +1563,597 @@ function exports.writeRare(changes, before, after)
 end
 rare.rare_fields = exports
 return exports
+elseif name == "changes" then
+local exports = {topUpInForce = false, MAX_TOP_UP_NOTES = false, lift = false, banned = false, topUpRefusal = false, withTopUp = false, undone = false, resetUsage = false}
+local copyOf, withWindow, topUpsBeside, notesInForce, endOf, notesWith, hasOwnEnd, setNotes
+function copyOf(state)
+  local ____state_25 = state
+  local windows = ____state_25.windows
+  local strikes = ____state_25.strikes
+  local ban = ____state_25.ban
+  local topUps = ____state_25.topUps
+  local topUpNotes = ____state_25.topUpNotes
+  local leases = ____state_25.leases
+  local tickets = ____state_25.tickets
+  return {
+    windows = windows,
+    strikes = strikes,
+    ban = ban,
+    topUps = topUps,
+    topUpNotes = topUpNotes,
+    leases = leases,
+    tickets = tickets
+  }
+end
+function withWindow(windows, window, used, endsAtMs)
+  local copy = rare.counting.copyOfWindows(windows)
+  copy[window] = {used = used, endsAtMs = endsAtMs}
+  return copy
+end
+--- What operators have added to the limit of a window, if it has not ended.
+function exports.topUpInForce(state, window, nowMs)
+  local ____opt_26 = state.topUps
+  local topUp = ____opt_26 and ____opt_26[window]
+  return topUp ~= nil and nowMs < topUp.untilMs and topUp or nil
+end
+function topUpsBeside(state, without, nowMs)
+  local others
+  if state.topUps == nil then
+    return nil
+  end
+  for name in pairs(state.topUps) do
+    local window = name
+    local topUp = exports.topUpInForce(state, window, nowMs)
+    if window ~= without and topUp ~= nil then
+      if others == nil then
+        others = {}
+      end
+      others[window] = topUp
+    end
+  end
+  return others
+end
+function notesInForce(state, nowMs)
+  local notes = {}
+  local ____all = state.topUpNotes or ({}) for ____i = 1, #____all do local note = ____all[____i]
+    if nowMs < note.untilMs then
+      notes[#notes + 1] = note
+    end
+  end
+  return notes
+end
+function endOf(state, limit, nowMs, terms)
+  if (terms and terms.untilMs) ~= nil then
+    return terms.untilMs
+  end
+  if limit.slices ~= nil then
+    return nowMs + limit.lengthMs
+  end
+  local open = rare.counting.presentCount(state.windows[limit.window], limit, nowMs).count
+  return open == nil and rare.counting.endIfOpened(limit, nowMs) or open.endsAtMs
+end
+function notesWith(before, window, untilMs, amount, atMs, terms)
+  local ofWindow = 0
+  local ____all = before for ____i = 1, #____all do local note = ____all[____i]
+    if note.window == window then
+      ofWindow = ofWindow + 1
+    end
+  end
+  local isFull = terms ~= nil and ofWindow >= exports.MAX_TOP_UP_NOTES
+  local notes = {}
+  local ____all = before for ____i = 1, #____all do local note = ____all[____i]
+    local id = note.id
+    local isOwn = note.hasOwnEnd
+    local reason = note.reason
+    if note.window ~= window then
+      notes[#notes + 1] = note
+    elseif isFull then
+      isFull = false
+    else
+      notes[#notes + 1] = {
+        id = id,
+        window = window,
+        amount = note.amount,
+        atMs = note.atMs,
+        untilMs = untilMs,
+        hasOwnEnd = isOwn,
+        reason = reason
+      }
+    end
+  end
+  if terms ~= nil then
+    local ____terms_30 = terms
+    local id = ____terms_30.id
+    local reason = ____terms_30.reason
+    if reason == nil then
+      reason = ""
+    end
+    notes[#notes + 1] = {
+      id = id,
+      window = window,
+      amount = amount,
+      atMs = atMs,
+      untilMs = untilMs,
+      hasOwnEnd = hasOwnEnd(before, window, terms),
+      reason = reason
+    }
+  end
+  return notes
+end
+function hasOwnEnd(notes, window, terms)
+  if (terms and terms.untilMs) ~= nil then
+    return true
+  end
+  local ____all = notes for ____i = 1, #____all do local note = ____all[____i]
+    if note.window == window and note.hasOwnEnd then
+      return true
+    end
+  end
+  return false
+end
+function setNotes(state, notes)
+  local ____state_34 = state
+  local ____temp_33
+  if #notes == 0 then
+    ____temp_33 = nil
+  else
+    ____temp_33 = notes
+  end
+  ____state_34.topUpNotes = ____temp_33
+end
+--- How many top-ups of a window an account keeps one by one. The amounts of older ones stay in its sum.
+exports.MAX_TOP_UP_NOTES = 50
+local NOTHING = {amount = 0, untilMs = 0}
+--- The state after an operator has lifted the ban: strikes cleared, the rung taken back (contract section 1).
+function exports.lift(state, nowMs)
+  local ____state_0 = state
+  local ban = ____state_0.ban
+  if ban == nil or nowMs >= ban.untilMs then
+    return state
+  end
+  local left = copyOf(state)
+  left.strikes = nil
+  local ____temp_1
+  if ban.number == 1 then
+    ____temp_1 = nil
+  else
+    ____temp_1 = rare.refusing.withEnd(ban, ban.number - 1, nowMs)
+  end
+  left.ban = ____temp_1
+  return left
+end
+--- The state with a ban of another account that is in force at `nowMs`, unless it has one that ends later.
+function exports.banned(state, ban, nowMs)
+  if nowMs >= ban.untilMs or state.ban ~= nil and state.ban.untilMs >= ban.untilMs then
+    return state
+  end
+  local changed = copyOf(state)
+  changed.ban = ban
+  return changed
+end
+--- Why the rules refuse a top-up; undefined if they do not.
+-- 
+-- @param mostLimit the largest that a limit may be
+function exports.topUpRefusal(state, limit, amount, nowMs, mostLimit, terms)
+  local ____limit_2 = limit
+  local window = ____limit_2.window
+  local before = exports.topUpInForce(state, window, nowMs)
+  if (terms and terms.untilMs) ~= nil and nowMs >= terms.untilMs then
+    return "past"
+  end
+  if amount > mostLimit - limit.limit - (before and before.amount or 0) then
+    return "too-much"
+  end
+  local isBound = hasOwnEnd(
+    notesInForce(state, nowMs),
+    window,
+    terms
+  )
+  if before ~= nil and isBound and before.untilMs ~= endOf(state, limit, nowMs, terms) then
+    return "other-end"
+  end
+  return nil
+end
+--- Adds `amount` to the limit of a window until that window ends (contract section 3), or until the end in `terms`. A fixed or
+-- calendar window that is not open opens now. A sliding window has no end, so the amount stays for one length. A further top-up of
+-- the same window adds to the first, and both stay until the later end; but the store keeps an end that an operator has named.
+-- 
+-- The sum is bounded by the largest limit and refused in no case, whatever its end: `topUpRefusal` says before whether it should be.
+-- 
+-- @param amount whole number from 1
+-- @returns the sum of the window, and the end that this top-up asked for
+function exports.withTopUp(state, limit, amount, nowMs, mostLimit, terms)
+  local ____limit_7 = limit
+  local window = ____limit_7.window
+  local before = exports.topUpInForce(state, window, nowMs) or NOTHING
+  local endsAtMs = endOf(state, limit, nowMs, terms)
+  local sum = math.min(before.amount + amount, mostLimit - limit.limit)
+  local topUp = {
+    amount = sum,
+    untilMs = math.max(before.untilMs, endsAtMs)
+  }
+  local changed = copyOf(state)
+  if limit.slices == nil and (terms and terms.untilMs) == nil then
+    local ____opt_10 = rare.counting.presentCount(state.windows[window], limit, nowMs).count
+    local used = ____opt_10 and ____opt_10.used or 0
+    changed.windows = withWindow(state.windows, window, used, endsAtMs)
+  end
+  local topUps = topUpsBeside(state, window, nowMs) or ({})
+  topUps[window] = topUp
+  changed.topUps = topUps
+  setNotes(
+    changed,
+    notesWith(
+      notesInForce(state, nowMs),
+      window,
+      topUp.untilMs,
+      amount,
+      nowMs,
+      terms
+    )
+  )
+  return {topUp = topUp, endsAtMs = endsAtMs, state = changed}
+end
+--- Takes back what operators added to the limit of a window. What was counted stays.
+-- 
+-- @param id of one top-up; left out: all of the window that are in force
+-- @returns undefined if no such top-up is in force
+function exports.undone(state, window, id, nowMs)
+  local before = exports.topUpInForce(state, window, nowMs)
+  local kept = {}
+  local meant = 0
+  local ____all = notesInForce(state, nowMs) for ____i = 1, #____all do local note = ____all[____i]
+    if note.window == window and (id == nil or note.id == id) then
+      meant = meant + note.amount
+    else
+      kept[#kept + 1] = note
+    end
+  end
+  if before == nil or id ~= nil and meant == 0 then
+    return nil
+  end
+  local amount = id == nil and before.amount or math.min(meant, before.amount)
+  local left = before.amount - amount
+  local untilMs = before.untilMs
+  local changed = copyOf(state)
+  changed.topUps = topUpsBeside(state, window, nowMs)
+  if left > 0 then
+    local topUps = changed.topUps or ({})
+    topUps[window] = {amount = left, untilMs = untilMs}
+    changed.topUps = topUps
+  end
+  setNotes(changed, kept)
+  return {undone = {amount = amount, left = left, untilMs = untilMs}, state = changed}
+end
+--- Sets what was counted in some windows to nothing, and clears the strikes. Top-ups and a ban stay, and a fixed or calendar
+-- window keeps its end.
+-- 
+-- @param upToMs what counts for longer stays; left out: nothing does
+-- @returns also what had been counted, for each window, and until when the last of it would have counted
+function exports.resetUsage(state, names, nowMs, upToMs)
+  local windows = state.windows
+  local endsAtMs = nowMs
+  local used = {}
+  local ____all = names for ____i = 1, #____all do local window = ____all[____i]
+    local count = state.windows[window]
+    local lengthMs = rare.counting.WINDOW_MS[window]
+    local ____counting_presentCount_18 = rare.counting.presentCount
+    local ____window_16 = window
+    local ____lengthMs_17 = lengthMs
+    local ____opt_12 = count and count.slices
+    local present = ____counting_presentCount_18(count, {window = ____window_16, lengthMs = ____lengthMs_17, limit = 0, slices = ____opt_12 and ____opt_12.per}, nowMs).count
+    used[window] = present and present.used or 0
+    if count ~= nil and nowMs < count.endsAtMs then
+      if count.slices == nil then
+        endsAtMs = math.max(endsAtMs, count.endsAtMs)
+        if upToMs == nil or count.endsAtMs <= upToMs then
+          windows = withWindow(windows, window, 0, count.endsAtMs)
+        end
+      else
+        endsAtMs = math.max(endsAtMs, present and present.endsAtMs or 0)
+        local others = rare.counting.withoutWindow(windows, window)
+        local ____temp_23
+        if present == nil or upToMs == nil then
+          ____temp_23 = nil
+        else
+          ____temp_23 = rare.counting.leavingAfter(present, lengthMs, upToMs)
+        end
+        local later = ____temp_23
+        if later ~= nil then
+          others[window] = later
+        end
+        windows = others
+      end
+    end
+  end
+  local ____state_24 = state
+  local strikes = ____state_24.strikes
+  local struck = strikes ~= nil and nowMs < strikes.endsAtMs and strikes.count or 0
+  local changed = copyOf(state)
+  changed.windows = windows
+  changed.strikes = nil
+  changed.leases = nil
+  return {used = used, strikes = struck, endsAtMs = endsAtMs, state = changed}
+end
+rare.changes = exports
+return exports
+elseif name == "once" then
+local exports = {lastEndMs = false, madeBefore = false, remember = false}
+--- The end that a change had which is repeated after a failover, Unix milliseconds; undefined if it is made for the first time.
+exports.lastEndMs = tonumber(ARGV[2])
+--- The reply if a change was made under this id; else undefined.
+function exports.madeBefore()
+  local made = redis.call("GET", KEYS[2])
+  if made == false then
+    return nil
+  end
+  local words = string.match(made, "^(.*) %d+$")
+  local endsAtMs = string.match(made, " (%d+)$")
+  if words == nil or endsAtMs == nil then
+    return nil
+  end
+  redis.call("PEXPIRE", KEYS[2], ARGV[3])
+  return words == ARGV[1] and ({
+    "repeated",
+    tonumber(endsAtMs)
+  }) or ({"reused"})
+end
+function exports.remember(endsAtMs)
+  redis.call(
+    "SET",
+    KEYS[2],
+    string.format("%s %d", ARGV[1], endsAtMs),
+    "PX",
+    ARGV[3]
+  )
+end
+rare.once = exports
+return exports
+elseif name == "window_fields" then
+local exports = {WINDOWS = false, windowFields = false, unlimited = false}
+--- As WINDOWS of the model. Stored texts number them from 1.
+exports.WINDOWS = {
+  "second",
+  "minute",
+  "hour",
+  "day",
+  "week",
+  "month"
+}
+local FIELDS = {
+  second = {"s", "S"},
+  minute = {"m", "M"},
+  hour = {"h", "H"},
+  day = {"d", "D"},
+  week = {"k", "K"},
+  month = {"n", "N"}
+}
+--- The fields of some windows: two for each, what was counted and its end (stored-account.ts).
+function exports.windowFields(windows)
+  local fields = {}
+  local ____all = windows for ____i = 1, #____all do local window = ____all[____i]
+    fields[#fields + 1] = FIELDS[window][1]
+    fields[#fields + 1] = FIELDS[window][2]
+  end
+  return fields
+end
+--- Windows without a limit, of fixed kind.
+function exports.unlimited(windows)
+  local limits = {}
+  local ____all = windows for ____i = 1, #____all do local window = ____all[____i]
+    limits[#limits + 1] = {window = window, lengthMs = rare.counting.WINDOW_MS[window], limit = 0}
+  end
+  return limits
+end
+rare.window_fields = exports
+return exports
+elseif name == "top_up_fields" then
+local exports = {loadToppedUp = false, saveToppedUp = false}
+local notesIn, noteIn, keepWords, windowsOf, numberOf
+function notesIn(text)
+  local words = {}
+  local next = string.gmatch(text, "%S+")
+  do
+    local word = next()
+    while word ~= nil do
+      words[#words + 1] = word
+      word = next()
+    end
+  end
+  local notes = {}
+  local at = 0
+  while at + 7 <= #words do
+    local note = noteIn(words, at)
+    if note ~= nil then
+      notes[#notes + 1] = note
+    end
+    at = at + (note == nil and 1 or 7)
+  end
+  return notes
+end
+function noteIn(words, at)
+  local window = rare.window_fields.WINDOWS[whole_number_wholeIn(words[at + 1 + 1]) or 0]
+  local amount = whole_number_wholeIn(words[at + 2 + 1])
+  local untilMs = whole_number_wholeIn(words[at + 3 + 1])
+  local own = words[at + 4 + 1]
+  local atMs = whole_number_wholeIn(words[at + 5 + 1])
+  local reason = string.match(words[at + 6 + 1], "^=(.*)$")
+  if window == nil or amount == nil or untilMs == nil then
+    return nil
+  end
+  if atMs == nil or reason == nil or own ~= "0" and own ~= "1" then
+    return nil
+  end
+  return {
+    id = words[at + 1],
+    window = window,
+    amount = amount,
+    untilMs = untilMs,
+    hasOwnEnd = own == "1",
+    atMs = atMs,
+    reason = reason
+  }
+end
+function keepWords(key, field, words)
+  if #words == 0 then
+    redis.call("HDEL", key, field)
+  else
+    redis.call(
+      "HSET",
+      key,
+      field,
+      table.concat(words, " ")
+    )
+  end
+end
+function windowsOf(limits)
+  local windows = {}
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    windows[#windows + 1] = window
+  end
+  return windows
+end
+function numberOf(window)
+  local number = 1
+  while rare.window_fields.WINDOWS[number] ~= window do
+    number = number + 1
+  end
+  return number
+end
+--- An account as far as top-ups of the windows of `limits` need it.
+function exports.loadToppedUp(key, limits)
+  local fields = rare.window_fields.windowFields(windowsOf(limits))
+  fields[#fields + 1] = "t"
+  fields[#fields + 1] = "T"
+  local values = redis.pcall(
+    "HMGET",
+    key,
+    unpack(fields)
+  )
+  local err = values.err
+  if err ~= nil then
+    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or stored_account_FOREIGN
+  end
+  local windows = stored_account_windowsIn(values, limits)
+  if windows == nil then
+    return stored_account_FOREIGN
+  end
+  local account = {windows = windows}
+  local sums = values[2 * #limits + 1]
+  if not rare.rare_fields.readRare(account, key, {
+    false,
+    false,
+    false,
+    false,
+    false,
+    sums,
+    false
+  }, 0) then
+    return stored_account_FOREIGN
+  end
+  local notes = values[2 * #limits + 1 + 1]
+  if notes ~= false then
+    account.topUpNotes = notesIn(notes)
+  end
+  return account
+end
+--- Writes top-ups, and what has changed in the windows of `limits`.
+-- 
+-- @returns an error of the store
+function exports.saveToppedUp(key, limits, before, after)
+  local ____error = stored_account_saveAccount(
+    key,
+    {
+      fields = rare.window_fields.windowFields(windowsOf(limits)),
+      limits = limits
+    },
+    before,
+    after,
+    nil,
+    store_clock_nowMs
+  )
+  if ____error ~= nil then
+    return ____error
+  end
+  local sums = {}
+  local lastMs = 0
+  local ____all = rare.window_fields.WINDOWS for ____i = 1, #____all do local window = ____all[____i]
+    local ____opt_0 = after.topUps
+    local topUp = ____opt_0 and ____opt_0[window]
+    if topUp ~= nil then
+      sums[#sums + 1] = string.format(
+        "%d %d %d",
+        numberOf(window),
+        topUp.amount,
+        topUp.untilMs
+      )
+      lastMs = math.max(lastMs, topUp.untilMs)
+    end
+  end
+  local notes = {}
+  local ____all = after.topUpNotes or ({}) for ____i = 1, #____all do local ____value = ____all[____i]
+    local id = ____value.id
+    local window = ____value.window
+    local amount = ____value.amount
+    local untilMs = ____value.untilMs
+    local hasOwnEnd = ____value.hasOwnEnd
+    local atMs = ____value.atMs
+    local reason = ____value.reason
+    local own = hasOwnEnd and 1 or 0
+    notes[#notes + 1] = string.format(
+      "%s %d %d %d %d %d =%s",
+      id,
+      numberOf(window),
+      amount,
+      untilMs,
+      own,
+      atMs,
+      reason
+    )
+  end
+  keepWords(key, "t", sums)
+  keepWords(key, "T", notes)
+  if lastMs > store_clock_nowMs + redis.call("PTTL", key) then
+    redis.call("PEXPIREAT", key, lastMs)
+  end
+  return nil
+end
+rare.top_up_fields = exports
+return exports
+elseif name == "reconcile" then
+local exports = {reconciled = false}
+--- The windows of an account with usage that a gateway brings late (contract section 6).
+-- 
+-- A window that has ended in the store or in the gateway is never opened again. If both are open and end at different times (the
+-- store was emptied, or had no window yet), they become one window that ends with the earlier of them. So a client that waits
+-- for the end of either has waited long enough. In a sliding window the cost is counted in the slice of the present.
+-- 
+-- @param shiftMs how much later the store's clock is than the one by which the usage ends
+-- @returns also for each part of the usage whether it was added
+function exports.reconciled(before, late, nowMs, shiftMs)
+  local windows = rare.counting.copyOfWindows(before)
+  local added = {}
+  local ____all = late for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    local slices = ____value.slices
+    local isCalendar = ____value.isCalendar
+    local spent = ____value.spent
+    local ends = ____value.endsAtMs
+    local lengthMs = rare.counting.WINDOW_MS[window]
+    local isFixed = slices == nil and not isCalendar
+    local endsAtMs = isFixed and math.min(ends + shiftMs, nowMs + lengthMs) or ends + shiftMs
+    added[#added + 1] = endsAtMs > nowMs
+    if endsAtMs > nowMs then
+      local limit = slices == nil and ({window = window, lengthMs = lengthMs, limit = 0, instants = {endsAtMs}}) or ({window = window, lengthMs = lengthMs, limit = 0, slices = slices})
+      local present = rare.counting.presentCount(windows[window], limit, nowMs).count
+      windows[window] = rare.counting.countIn(present, limit, nowMs, spent)
+    end
+  end
+  return {windows = windows, added = added}
+end
+rare.reconcile = exports
+return exports
 end
 end})
 local function top_up_script()
@@ -2139,7 +2176,7 @@ local function endingAt(____bindingPattern0, endsAtMs)
 end
 --- The script.
 function top_up_script_main()
-  local earlier = once_madeBefore()
+  local earlier = rare.once.madeBefore()
   if earlier ~= nil then
     return earlier
   end
@@ -2148,16 +2185,16 @@ function top_up_script_main()
   local amount = ____cjson_decode_result_0.amount
   local mostLimit = ____cjson_decode_result_0.mostLimit
   local terms = ____cjson_decode_result_0.terms
-  if once_lastEndMs ~= nil and store_clock_nowMs >= once_lastEndMs then
-    once_remember(once_lastEndMs)
-    return {"repeated", once_lastEndMs}
+  if rare.once.lastEndMs ~= nil and store_clock_nowMs >= rare.once.lastEndMs then
+    rare.once.remember(rare.once.lastEndMs)
+    return {"repeated", rare.once.lastEndMs}
   end
-  if once_lastEndMs == nil and not stored_account_includeNow({asked}, store_clock_nowMs) then
+  if rare.once.lastEndMs == nil and not stored_account_includeNow({asked}, store_clock_nowMs) then
     return {"outside", store_clock_nowMs}
   end
-  local limit = once_lastEndMs == nil and asked or endingAt(asked, once_lastEndMs)
+  local limit = rare.once.lastEndMs == nil and asked or endingAt(asked, rare.once.lastEndMs)
   local key = KEYS[1]
-  local loaded = top_up_fields_loadToppedUp(key, {limit})
+  local loaded = rare.top_up_fields.loadToppedUp(key, {limit})
   if loaded == stored_account_FOREIGN then
     return {stored_account_FOREIGN}
   end
@@ -2165,7 +2202,7 @@ function top_up_script_main()
     return loaded
   end
   local before = loaded
-  local refusal = changes_topUpRefusal(
+  local refusal = rare.changes.topUpRefusal(
     before,
     limit,
     amount,
@@ -2173,7 +2210,7 @@ function top_up_script_main()
     mostLimit,
     terms
   )
-  local inForce = changes_topUpInForce(before, limit.window, store_clock_nowMs)
+  local inForce = rare.changes.topUpInForce(before, limit.window, store_clock_nowMs)
   if refusal == "past" then
     return {"past"}
   end
@@ -2183,7 +2220,7 @@ function top_up_script_main()
   if refusal == "other-end" then
     return {"other_end", inForce.amount, inForce.untilMs}
   end
-  local ____withTopUp_result_3 = changes_withTopUp(
+  local ____withTopUp_result_3 = rare.changes.withTopUp(
     before,
     limit,
     amount,
@@ -2194,11 +2231,11 @@ function top_up_script_main()
   local topUp = ____withTopUp_result_3.topUp
   local endsAtMs = ____withTopUp_result_3.endsAtMs
   local state = ____withTopUp_result_3.state
-  local ____error = top_up_fields_saveToppedUp(key, {limit}, before, state)
+  local ____error = rare.top_up_fields.saveToppedUp(key, {limit}, before, state)
   if ____error ~= nil then
     return ____error
   end
-  once_remember(endsAtMs)
+  rare.once.remember(endsAtMs)
   return {"made", endsAtMs, topUp.amount, topUp.untilMs}
 end
 end
@@ -2209,7 +2246,7 @@ local undo_top_up_script_main
 do
 --- The script.
 function undo_top_up_script_main()
-  local earlier = once_madeBefore()
+  local earlier = rare.once.madeBefore()
   if earlier ~= nil then
     return earlier
   end
@@ -2217,7 +2254,7 @@ function undo_top_up_script_main()
   local window = ____cjson_decode_result_0.window
   local id = ____cjson_decode_result_0.id
   local key = KEYS[1]
-  local loaded = top_up_fields_loadToppedUp(key, {})
+  local loaded = rare.top_up_fields.loadToppedUp(key, {})
   if loaded == stored_account_FOREIGN then
     return {stored_account_FOREIGN}
   end
@@ -2225,15 +2262,15 @@ function undo_top_up_script_main()
     return loaded
   end
   local before = loaded
-  local done = changes_undone(before, window, id, store_clock_nowMs)
+  local done = rare.changes.undone(before, window, id, store_clock_nowMs)
   if done == nil then
-    if once_lastEndMs == nil then
+    if rare.once.lastEndMs == nil then
       return {"none"}
     end
-    once_remember(once_lastEndMs)
-    return {"repeated", once_lastEndMs}
+    rare.once.remember(rare.once.lastEndMs)
+    return {"repeated", rare.once.lastEndMs}
   end
-  local ____error = top_up_fields_saveToppedUp(key, {}, before, done.state)
+  local ____error = rare.top_up_fields.saveToppedUp(key, {}, before, done.state)
   if ____error ~= nil then
     return ____error
   end
@@ -2241,7 +2278,7 @@ function undo_top_up_script_main()
   local untilMs = ____done_undone_1.untilMs
   local amount = ____done_undone_1.amount
   local left = ____done_undone_1.left
-  once_remember(untilMs)
+  rare.once.remember(untilMs)
   return {"made", untilMs, amount, left}
 end
 end
@@ -2270,8 +2307,8 @@ function readableOf(key, values, unreadable)
   local account = {windows = windows}
   do
     local i = 0
-    while i < #window_fields_WINDOWS do
-      local window = window_fields_WINDOWS[i + 1]
+    while i < #rare.window_fields.WINDOWS do
+      local window = rare.window_fields.WINDOWS[i + 1]
       local counts = stored_account_windowsIn({values[7 + 2 * i + 1], values[8 + 2 * i + 1]}, {LIMITS[i + 1]})
       if counts == nil then
         unreadable[#unreadable + 1] = FIELDS[2 * i + 1]
@@ -2335,11 +2372,11 @@ function callBack(key, leases)
   redis.pcall("PUBLISH", RECALLS, key)
   return ____error
 end
-FIELDS = window_fields_windowFields(window_fields_WINDOWS)
-LIMITS = window_fields_unlimited(window_fields_WINDOWS)
+FIELDS = rare.window_fields.windowFields(rare.window_fields.WINDOWS)
+LIMITS = rare.window_fields.unlimited(rare.window_fields.WINDOWS)
 --- The script.
 function reset_script_main()
-  local earlier = once_madeBefore()
+  local earlier = rare.once.madeBefore()
   if earlier ~= nil then
     return earlier
   end
@@ -2356,7 +2393,7 @@ function reset_script_main()
   end
   local unreadable = {}
   local before = readableOf(key, values, unreadable)
-  if once_lastEndMs == nil then
+  if rare.once.lastEndMs == nil then
     local leases = rare.leasing.recalled(before, store_clock_nowMs)
     local waitMs = rare.leasing.waitFor(leases == nil and before or ({windows = {}, leases = leases}), store_clock_nowMs)
     if waitMs > 0 then
@@ -2364,7 +2401,7 @@ function reset_script_main()
     end
   end
   local names = cjson.decode(ARGV[4])
-  local ____resetUsage_result_1 = changes_resetUsage(before, names, store_clock_nowMs, once_lastEndMs)
+  local ____resetUsage_result_1 = rare.changes.resetUsage(before, names, store_clock_nowMs, rare.once.lastEndMs)
   local used = ____resetUsage_result_1.used
   local strikes = ____resetUsage_result_1.strikes
   local endsAtMs = ____resetUsage_result_1.endsAtMs
@@ -2389,11 +2426,11 @@ function reset_script_main()
   if ____error ~= nil then
     return ____error
   end
-  local reply = {"made", once_lastEndMs or endsAtMs, strikes}
+  local reply = {"made", rare.once.lastEndMs or endsAtMs, strikes}
   local ____all = names for ____i = 1, #____all do local name = ____all[____i]
     reply[#reply + 1] = used[name]
   end
-  once_remember(once_lastEndMs or endsAtMs)
+  rare.once.remember(rare.once.lastEndMs or endsAtMs)
   return reply
 end
 end
@@ -2436,7 +2473,7 @@ function lift_script_main()
   }, 0) then
     return false
   end
-  local after = changes_lift(before, store_clock_nowMs)
+  local after = rare.changes.lift(before, store_clock_nowMs)
   if after == before or isAgain and values[2] ~= ARGV[2] then
     return false
   end
@@ -2500,7 +2537,7 @@ function carry_ban_script_main()
   }, 0) then
     return 0
   end
-  local after = changes_banned(before, ban, store_clock_nowMs)
+  local after = rare.changes.banned(before, ban, store_clock_nowMs)
   if after == before then
     return 0
   end
@@ -2526,8 +2563,8 @@ end
 local function read_bans_script()
 local read_bans_script_main
 do
-local FIELDS = window_fields_windowFields(window_fields_WINDOWS)
-local LIMITS = window_fields_unlimited(window_fields_WINDOWS)
+local FIELDS = rare.window_fields.windowFields(rare.window_fields.WINDOWS)
+local LIMITS = rare.window_fields.unlimited(rare.window_fields.WINDOWS)
 local function readBan(key)
   local values = redis.pcall(
     "HMGET",
@@ -2632,38 +2669,6 @@ end
 return in_flight_script_main()
 end
 local function reconcile_script()
-local reconcile_reconciled
-do
---- The windows of an account with usage that a gateway brings late (contract section 6).
--- 
--- A window that has ended in the store or in the gateway is never opened again. If both are open and end at different times (the
--- store was emptied, or had no window yet), they become one window that ends with the earlier of them. So a client that waits
--- for the end of either has waited long enough. In a sliding window the cost is counted in the slice of the present.
--- 
--- @param shiftMs how much later the store's clock is than the one by which the usage ends
--- @returns also for each part of the usage whether it was added
-function reconcile_reconciled(before, late, nowMs, shiftMs)
-  local windows = rare.counting.copyOfWindows(before)
-  local added = {}
-  local ____all = late for ____i = 1, #____all do local ____value = ____all[____i]
-    local window = ____value.window
-    local slices = ____value.slices
-    local isCalendar = ____value.isCalendar
-    local spent = ____value.spent
-    local ends = ____value.endsAtMs
-    local lengthMs = rare.counting.WINDOW_MS[window]
-    local isFixed = slices == nil and not isCalendar
-    local endsAtMs = isFixed and math.min(ends + shiftMs, nowMs + lengthMs) or ends + shiftMs
-    added[#added + 1] = endsAtMs > nowMs
-    if endsAtMs > nowMs then
-      local limit = slices == nil and ({window = window, lengthMs = lengthMs, limit = 0, instants = {endsAtMs}}) or ({window = window, lengthMs = lengthMs, limit = 0, slices = slices})
-      local present = rare.counting.presentCount(windows[window], limit, nowMs).count
-      windows[window] = rare.counting.countIn(present, limit, nowMs, spent)
-    end
-  end
-  return {windows = windows, added = added}
-end
-end
 local reconcile_script_main
 do
 local HOUR_MS = 3600000
@@ -2680,8 +2685,8 @@ function reconcile_script_main()
     local window = ____value.window
     names[#names + 1] = window
   end
-  local fields = window_fields_windowFields(names)
-  local limits = window_fields_unlimited(names)
+  local fields = rare.window_fields.windowFields(names)
+  local limits = rare.window_fields.unlimited(names)
   local key = KEYS[1]
   local values = #names == 0 and ({}) or redis.pcall(
     "HMGET",
@@ -2704,7 +2709,7 @@ function reconcile_script_main()
       return "FOREIGN"
     end
   end
-  local ____reconciled_result_1 = reconcile_reconciled(before, late, store_clock_nowMs, shiftMs)
+  local ____reconciled_result_1 = rare.reconcile.reconciled(before, late, store_clock_nowMs, shiftMs)
   local windows = ____reconciled_result_1.windows
   local added = ____reconciled_result_1.added
   local ____error = stored_account_saveAccount(
