@@ -140,6 +140,8 @@ function stored_account_windowsIn(values, limits)
         end
         if endsAtMs > 0 then
           windows[window] = {used = used, endsAtMs = endsAtMs}
+        elseif used > 0 then
+          return nil
         end
       end
     end

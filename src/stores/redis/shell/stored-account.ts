@@ -65,6 +65,7 @@ export function windowsIn(values: Values, limits: readonly Limit[]): WindowCount
       } else {
         if (used < 0 || used > MOST || used !== Math.floor(used)) return undefined;
         if (endsAtMs > 0) windows[window] = { used, endsAtMs };
+        else if (used > 0) return undefined;
       }
     }
   }
