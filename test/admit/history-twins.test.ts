@@ -22,7 +22,7 @@ let redis: Redis;
 beforeAll(async () => {
   redis = new Redis((await testRedis()).url);
   redis.defineCommand('testAdmitted', {
-    lua: `${HISTORY_LUA}\nhistory().admitted(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]))`,
+    lua: `${HISTORY_LUA}\nrecordAdmitted(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]))`,
     numberOfKeys: 1,
   });
   redis.defineCommand('testLate', {

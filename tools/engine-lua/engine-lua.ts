@@ -103,9 +103,9 @@ function scriptOf(path: string, entries: readonly string[], all: readonly Module
   const usual = modules.filter(({ name }) => !RARE.has(name));
   const used = [...entries, ...rare.map(({ name }) => name)].map((root) => usedBy(root, modules));
   const shared = usual.filter(({ name }) => used.filter((names) => names.has(name)).length > 1);
-  const lines = linesOf(`${headerOf(path)}local rare = {}`);
+  const lines = linesOf(`${headerOf(path)}local rare_files = {}`);
   for (const one of shared) lines.push(...asLocals(one));
-  lines.push(...linesOf('setmetatable(rare, {__index = function(_, name)'));
+  lines.push(...linesOf('setmetatable(rare_files, {__index = function(_, name)'));
   for (const [i, one] of rare.entries()) {
     lines.push(...linesOf(`${i === 0 ? 'if' : 'elseif'} name == "${luaName(one.name)}" then`), ...asTable(one));
   }
@@ -177,7 +177,7 @@ function asTable(one: Module): Line[] {
   return [
     ...linesOf(`local exports = {${fields.join(', ')}}`),
     ...bodyOf(one, 'exports.'),
-    ...linesOf(`rare.${luaName(one.name)} = exports\nreturn exports`),
+    ...linesOf(`rare_files.${luaName(one.name)} = exports\nreturn exports`),
   ];
 }
 
@@ -191,7 +191,7 @@ function bodyOf({ name, lua, map, source }: Module, own: string): Line[] {
     if (module !== undefined) {
       const from = path!.split('.').at(-1)!;
       if (from.startsWith('lualib')) throw new Error(`${name}.ts needs the library of typescript-to-lua.`);
-      const before = RARE.has(from) ? `rare.${luaName(from)}.` : `${luaName(from)}_`;
+      const before = RARE.has(from) ? `rare_files.${luaName(from)}.` : `${luaName(from)}_`;
       modules.set(module, from === 'script-globals' ? '' : before);
       return '';
     }

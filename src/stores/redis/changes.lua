@@ -1,6 +1,6 @@
 -- Made by `npm run engine:lua` of src/engine and src/stores/redis/shell, which say what it does: change those.
 -- The line of TypeScript for each line is in changes.lua.map.
-local rare = {}
+local rare_files = {}
 local charging_chargeOf, charging_neededFor, charging_isPresent, charging_presentWindows, charging_limitOf, charging_roomFor, charging_count
 do
 --- How much one request charges a budget.
@@ -28,7 +28,7 @@ function charging_presentWindows(before, limits, nowMs)
     local count = before[limit.window]
     if count ~= nil then
       if not charging_isPresent(count, limit, nowMs) then
-        count = rare.counting.presentCount(count, limit, nowMs).count
+        count = rare_files.counting.presentCount(count, limit, nowMs).count
       end
       if count ~= nil then
         windows[limit.window] = count
@@ -85,7 +85,7 @@ function charging_count(windows, limits, nowMs, spent)
     elseif isFixed then
       windows[limit.window] = {used = spent, endsAtMs = nowMs + limit.lengthMs}
     else
-      windows[limit.window] = rare.counting.countIn(before, limit, nowMs, spent)
+      windows[limit.window] = rare_files.counting.countIn(before, limit, nowMs, spent)
     end
   end
 end
@@ -113,6 +113,10 @@ end
 end
 local stored_account_windowsIn, stored_account_FOREIGN, stored_account_includeNow, stored_account_loadAccount, stored_account_saveAccount
 do
+local fault
+function fault(err)
+  return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or stored_account_FOREIGN
+end
 --- What was counted, in the first two of `values` for each limit. Undefined if some is foreign.
 function stored_account_windowsIn(values, limits)
   local windows = {}
@@ -129,7 +133,7 @@ function stored_account_windowsIn(values, limits)
         return nil
       end
       if used == nil then
-        local count = rare.rare_fields.slicesIn(usedText, endsAtMs, window)
+        local count = rare_files.rare_fields.slicesIn(usedText, endsAtMs, window)
         if count == nil then
           return nil
         end
@@ -148,6 +152,17 @@ function stored_account_windowsIn(values, limits)
   end
   return windows
 end
+--- What few accounts have (rare-fields.ts): strikes, bans, top-ups, leases and requests in flight.
+local RARE_FIELDS = {
+  "x",
+  "X",
+  "b",
+  "B",
+  "w",
+  "t",
+  "l",
+  "f"
+}
 --- The account has values that no gateway has written.
 stored_account_FOREIGN = "foreign"
 --- Whether the instants of all calendar windows include the present.
@@ -167,36 +182,50 @@ function stored_account_loadAccount(key, ____bindingPattern0)
   fields = ____bindingPattern0.fields
   limits = ____bindingPattern0.limits
   inFlight = ____bindingPattern0.inFlight
-  local values = redis.pcall(
+  local values = #limits == 0 and ({}) or redis.pcall(
     "HMGET",
     key,
     unpack(fields)
   )
-  local err = values.err
-  if err ~= nil then
-    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or stored_account_FOREIGN
+  if values.err ~= nil then
+    return fault(values.err)
   end
   local windows = stored_account_windowsIn(values, limits)
   if windows == nil then
     return stored_account_FOREIGN
   end
   local account = {windows = windows}
-  local at = 2 * #limits
-  local hasRare = false
-  do
-    local i = at
-    while i < at + 7 do
-      if values[i + 1] ~= false then
-        hasRare = true
-      end
-      i = i + 1
+  local known = 0
+  local ____all = values for ____i = 1, #____all do local value = ____all[____i]
+    if value ~= false then
+      known = known + 1
     end
   end
-  if hasRare and not rare.rare_fields.readRare(account, key, values, at) then
-    return stored_account_FOREIGN
-  end
-  if inFlight ~= nil then
-    account.tickets = rare.rare_fields.ticketsIn(values[at + 7 + 1])
+  if redis.pcall("HLEN", key) ~= known then
+    local rare = redis.pcall(
+      "HMGET",
+      key,
+      unpack(RARE_FIELDS)
+    )
+    if rare.err ~= nil then
+      return fault(rare.err)
+    end
+    local hasRare = false
+    do
+      local i = 0
+      while i < 7 do
+        if rare[i + 1] ~= false then
+          hasRare = true
+        end
+        i = i + 1
+      end
+    end
+    if hasRare and not rare_files.rare_fields.readRare(account, key, rare, 0) then
+      return stored_account_FOREIGN
+    end
+    if inFlight ~= nil then
+      account.tickets = rare_files.rare_fields.ticketsIn(rare[8])
+    end
   end
   return account
 end
@@ -226,7 +255,7 @@ function stored_account_saveAccount(key, ____bindingPattern0, before, after, ban
       local slices = is and is.slices
       local endsAtMs = is == nil and 0 or is.endsAtMs
       changes[size + 1] = fields[at + 1]
-      changes[size + 1 + 1] = slices == nil and (is == nil and 0 or is.used) or rare.rare_fields.slicesText(slices)
+      changes[size + 1 + 1] = slices == nil and (is == nil and 0 or is.used) or rare_files.rare_fields.slicesText(slices)
       size = size + 2
       if was == nil or slices ~= nil or was.slices ~= nil or was.endsAtMs ~= endsAtMs then
         changes[size + 1] = fields[at + 1 + 1]
@@ -242,7 +271,7 @@ function stored_account_saveAccount(key, ____bindingPattern0, before, after, ban
   if before.strikes ~= after.strikes or before.ban ~= after.ban or before.leases ~= after.leases or before.tickets ~= after.tickets then
     lastMs = math.max(
       lastMs,
-      rare.rare_fields.writeRare(changes, before, after)
+      rare_files.rare_fields.writeRare(changes, before, after)
     )
     isLasting = true
   end
@@ -274,7 +303,7 @@ function stored_account_saveAccount(key, ____bindingPattern0, before, after, ban
   return nil
 end
 end
-setmetatable(rare, {__index = function(_, name)
+setmetatable(rare_files, {__index = function(_, name)
 if name == "counting" then
 local exports = {slicedCount = false, WINDOW_MS = false, endIfOpened = false, presentCount = false, countIn = false, placeOf = false, givenBack = false, fitsAtMs = false, nextEndMs = false, withoutWindow = false, copyOfWindows = false, leavingAfter = false}
 local countInSlices, oneSlice, presentSlices, goneBy, withoutFirst, copyFrom, leavesAtMs, boundary
@@ -568,7 +597,7 @@ function exports.leavingAfter(count, lengthMs, atMs)
   end
   return ____temp_7
 end
-rare.counting = exports
+rare_files.counting = exports
 return exports
 elseif name == "refusing" then
 local exports = {withEnd = false, banLengthMs = false, currentBan = false, keepStrikes = false, isStrike = false, strike = false}
@@ -607,7 +636,7 @@ function lastRefusing(decision, budgets)
       local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
         local open = windows[limit.window]
         if limit.limit - (open == nil and 0 or open.used) < needed then
-          local atMs = open == nil and 0 or rare.counting.fitsAtMs(open, limit, needed)
+          local atMs = open == nil and 0 or rare_files.counting.fitsAtMs(open, limit, needed)
           if atMs >= fitsAtMs then
             budget = name
             window = limit.window
@@ -718,7 +747,7 @@ function exports.strike(decision, budgets, rule)
   decision.bannedFrom = admitted + math.max(bans.after - before - 1, 0)
   decision.imposesBan = true
 end
-rare.refusing = exports
+rare_files.refusing = exports
 return exports
 elseif name == "leasing" then
 local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, RETURN_WITHIN_MS = false, takeBack = false, decideWithLeases = false}
@@ -779,16 +808,16 @@ function exports.waitFor(account, nowMs)
   return longest
 end
 function giveBack(account, budget, places, units)
-  local windows = rare.counting.copyOfWindows(account.windows)
+  local windows = rare_files.counting.copyOfWindows(account.windows)
   do
     local j = 0
     while j < #budget.limits do
       local limit = budget.limits[j + 1]
       local count = windows[limit.window]
       if count ~= nil then
-        local left = rare.counting.givenBack(count, limit, places and places[j + 1] or 0, units)
+        local left = rare_files.counting.givenBack(count, limit, places and places[j + 1] or 0, units)
         if left == nil then
-          windows = rare.counting.withoutWindow(windows, limit.window)
+          windows = rare_files.counting.withoutWindow(windows, limit.window)
         else
           windows[limit.window] = left
         end
@@ -995,12 +1024,12 @@ function exports.decideWithLeases(decision, budgets, rule, room, terms)
         )
       end
     end
-    local isStrike = rare.refusing.isStrike(budgets, rule, cost, amounts)
+    local isStrike = rare_files.refusing.isStrike(budgets, rule, cost, amounts)
     if waitMs > 0 and mayHelp(decision, budgets, rule, isStrike) then
       recall(decision)
       decision.waitMs = waitMs
     elseif isStrike then
-      rare.refusing.strike(decision, budgets, rule)
+      rare_files.refusing.strike(decision, budgets, rule)
       if decision.imposesBan then
         recall(decision)
         decision.mayReturn = nil
@@ -1010,7 +1039,7 @@ function exports.decideWithLeases(decision, budgets, rule, room, terms)
     lend(decision, budgets, terms.borrows.id, terms.borrows.units)
   end
 end
-rare.leasing = exports
+rare_files.leasing = exports
 return exports
 elseif name == "special" then
 local exports = {toppedUp = false, topUpsOf = false, roomInFlight = false, reported = false, addInFlight = false, afterReturn = false, keptAccount = false}
@@ -1210,17 +1239,17 @@ end
 --- One account after a lease was returned, perhaps under an earlier rule: nothing else of it changes, because the present rule may count
 -- its strikes and windows otherwise.
 function exports.afterReturn(before, after, budget, nowMs)
-  local windows = rare.counting.copyOfWindows(before.windows)
+  local windows = rare_files.counting.copyOfWindows(before.windows)
   local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
     local window = limit.window
     local slices = limit.slices
     local earlier = before.windows[window]
     local left = after.windows[window]
-    local present = rare.counting.presentCount(earlier, limit, nowMs).count
+    local present = rare_files.counting.presentCount(earlier, limit, nowMs).count
     local ____opt_15 = earlier and earlier.slices
     if (____opt_15 and ____opt_15.per) == slices and (present and present.used) ~= (left and left.used) then
       if left == nil then
-        windows = rare.counting.withoutWindow(windows, window)
+        windows = rare_files.counting.withoutWindow(windows, window)
       else
         windows[window] = left
       end
@@ -1253,7 +1282,7 @@ function exports.keptAccount(before, decision, i, budget)
   local nowMs = ____decision_23.nowMs
   local admitted = ____decision_23.admitted
   local after = decision.accounts[i + 1]
-  local windows = rare.counting.copyOfWindows(after.windows)
+  local windows = rare_files.counting.copyOfWindows(after.windows)
   for name in pairs(before.windows) do
     local window = name
     local count = before.windows[window]
@@ -1280,7 +1309,7 @@ function exports.keptAccount(before, decision, i, budget)
   keepTopUps(kept, before, nowMs)
   return kept
 end
-rare.special = exports
+rare_files.special = exports
 return exports
 elseif name == "rare_fields" then
 local exports = {slicesIn = false, slicesText = false, readRare = false, ticketsIn = false, writeRare = false}
@@ -1406,7 +1435,7 @@ function exports.slicesIn(text, startsAtMs, window)
       i = i + 1
     end
   end
-  return rare.counting.slicedCount({per = per, first = first, startsAtMs = startsAtMs, counts = counts}, lengthMs)
+  return rare_files.counting.slicedCount({per = per, first = first, startsAtMs = startsAtMs, counts = counts}, lengthMs)
 end
 function exports.slicesText(____bindingPattern0)
   local counts
@@ -1563,7 +1592,7 @@ function exports.writeRare(changes, before, after)
   end
   return lastMs
 end
-rare.rare_fields = exports
+rare_files.rare_fields = exports
 return exports
 elseif name == "changes" then
 local exports = {topUpInForce = false, MAX_TOP_UP_NOTES = false, lift = false, banned = false, topUpRefusal = false, withTopUp = false, undone = false, resetUsage = false}
@@ -1588,7 +1617,7 @@ function copyOf(state)
   }
 end
 function withWindow(windows, window, used, endsAtMs)
-  local copy = rare.counting.copyOfWindows(windows)
+  local copy = rare_files.counting.copyOfWindows(windows)
   copy[window] = {used = used, endsAtMs = endsAtMs}
   return copy
 end
@@ -1631,8 +1660,8 @@ function endOf(state, limit, nowMs, terms)
   if limit.slices ~= nil then
     return nowMs + limit.lengthMs
   end
-  local open = rare.counting.presentCount(state.windows[limit.window], limit, nowMs).count
-  return open == nil and rare.counting.endIfOpened(limit, nowMs) or open.endsAtMs
+  local open = rare_files.counting.presentCount(state.windows[limit.window], limit, nowMs).count
+  return open == nil and rare_files.counting.endIfOpened(limit, nowMs) or open.endsAtMs
 end
 function notesWith(before, window, untilMs, amount, atMs, terms)
   local ofWindow = 0
@@ -1719,7 +1748,7 @@ function exports.lift(state, nowMs)
   if ban.number == 1 then
     ____temp_1 = nil
   else
-    ____temp_1 = rare.refusing.withEnd(ban, ban.number - 1, nowMs)
+    ____temp_1 = rare_files.refusing.withEnd(ban, ban.number - 1, nowMs)
   end
   left.ban = ____temp_1
   return left
@@ -1776,7 +1805,7 @@ function exports.withTopUp(state, limit, amount, nowMs, mostLimit, terms)
   }
   local changed = copyOf(state)
   if limit.slices == nil and (terms and terms.untilMs) == nil then
-    local ____opt_10 = rare.counting.presentCount(state.windows[window], limit, nowMs).count
+    local ____opt_10 = rare_files.counting.presentCount(state.windows[window], limit, nowMs).count
     local used = ____opt_10 and ____opt_10.used or 0
     changed.windows = withWindow(state.windows, window, used, endsAtMs)
   end
@@ -1838,8 +1867,8 @@ function exports.resetUsage(state, names, nowMs, upToMs)
   local used = {}
   local ____all = names for ____i = 1, #____all do local window = ____all[____i]
     local count = state.windows[window]
-    local lengthMs = rare.counting.WINDOW_MS[window]
-    local ____counting_presentCount_18 = rare.counting.presentCount
+    local lengthMs = rare_files.counting.WINDOW_MS[window]
+    local ____counting_presentCount_18 = rare_files.counting.presentCount
     local ____window_16 = window
     local ____lengthMs_17 = lengthMs
     local ____opt_12 = count and count.slices
@@ -1853,12 +1882,12 @@ function exports.resetUsage(state, names, nowMs, upToMs)
         end
       else
         endsAtMs = math.max(endsAtMs, present and present.endsAtMs or 0)
-        local others = rare.counting.withoutWindow(windows, window)
+        local others = rare_files.counting.withoutWindow(windows, window)
         local ____temp_23
         if present == nil or upToMs == nil then
           ____temp_23 = nil
         else
-          ____temp_23 = rare.counting.leavingAfter(present, lengthMs, upToMs)
+          ____temp_23 = rare_files.counting.leavingAfter(present, lengthMs, upToMs)
         end
         local later = ____temp_23
         if later ~= nil then
@@ -1877,7 +1906,7 @@ function exports.resetUsage(state, names, nowMs, upToMs)
   changed.leases = nil
   return {used = used, strikes = struck, endsAtMs = endsAtMs, state = changed}
 end
-rare.changes = exports
+rare_files.changes = exports
 return exports
 elseif name == "once" then
 local exports = {lastEndMs = false, madeBefore = false, remember = false}
@@ -1909,7 +1938,7 @@ function exports.remember(endsAtMs)
     ARGV[3]
   )
 end
-rare.once = exports
+rare_files.once = exports
 return exports
 elseif name == "window_fields" then
 local exports = {WINDOWS = false, windowFields = false, unlimited = false}
@@ -1943,11 +1972,11 @@ end
 function exports.unlimited(windows)
   local limits = {}
   local ____all = windows for ____i = 1, #____all do local window = ____all[____i]
-    limits[#limits + 1] = {window = window, lengthMs = rare.counting.WINDOW_MS[window], limit = 0}
+    limits[#limits + 1] = {window = window, lengthMs = rare_files.counting.WINDOW_MS[window], limit = 0}
   end
   return limits
 end
-rare.window_fields = exports
+rare_files.window_fields = exports
 return exports
 elseif name == "top_up_fields" then
 local exports = {loadToppedUp = false, saveToppedUp = false}
@@ -1974,7 +2003,7 @@ function notesIn(text)
   return notes
 end
 function noteIn(words, at)
-  local window = rare.window_fields.WINDOWS[whole_number_wholeIn(words[at + 1 + 1]) or 0]
+  local window = rare_files.window_fields.WINDOWS[whole_number_wholeIn(words[at + 1 + 1]) or 0]
   local amount = whole_number_wholeIn(words[at + 2 + 1])
   local untilMs = whole_number_wholeIn(words[at + 3 + 1])
   local own = words[at + 4 + 1]
@@ -2018,14 +2047,14 @@ function windowsOf(limits)
 end
 function numberOf(window)
   local number = 1
-  while rare.window_fields.WINDOWS[number] ~= window do
+  while rare_files.window_fields.WINDOWS[number] ~= window do
     number = number + 1
   end
   return number
 end
 --- An account as far as top-ups of the windows of `limits` need it.
 function exports.loadToppedUp(key, limits)
-  local fields = rare.window_fields.windowFields(windowsOf(limits))
+  local fields = rare_files.window_fields.windowFields(windowsOf(limits))
   fields[#fields + 1] = "t"
   fields[#fields + 1] = "T"
   local values = redis.pcall(
@@ -2043,7 +2072,7 @@ function exports.loadToppedUp(key, limits)
   end
   local account = {windows = windows}
   local sums = values[2 * #limits + 1]
-  if not rare.rare_fields.readRare(account, key, {
+  if not rare_files.rare_fields.readRare(account, key, {
     false,
     false,
     false,
@@ -2067,7 +2096,7 @@ function exports.saveToppedUp(key, limits, before, after)
   local ____error = stored_account_saveAccount(
     key,
     {
-      fields = rare.window_fields.windowFields(windowsOf(limits)),
+      fields = rare_files.window_fields.windowFields(windowsOf(limits)),
       limits = limits
     },
     before,
@@ -2080,7 +2109,7 @@ function exports.saveToppedUp(key, limits, before, after)
   end
   local sums = {}
   local lastMs = 0
-  local ____all = rare.window_fields.WINDOWS for ____i = 1, #____all do local window = ____all[____i]
+  local ____all = rare_files.window_fields.WINDOWS for ____i = 1, #____all do local window = ____all[____i]
     local ____opt_0 = after.topUps
     local topUp = ____opt_0 and ____opt_0[window]
     if topUp ~= nil then
@@ -2121,7 +2150,7 @@ function exports.saveToppedUp(key, limits, before, after)
   end
   return nil
 end
-rare.top_up_fields = exports
+rare_files.top_up_fields = exports
 return exports
 elseif name == "reconcile" then
 local exports = {reconciled = false}
@@ -2134,7 +2163,7 @@ local exports = {reconciled = false}
 -- @param shiftMs how much later the store's clock is than the one by which the usage ends
 -- @returns also for each part of the usage whether it was added
 function exports.reconciled(before, late, nowMs, shiftMs)
-  local windows = rare.counting.copyOfWindows(before)
+  local windows = rare_files.counting.copyOfWindows(before)
   local added = {}
   local ____all = late for ____i = 1, #____all do local ____value = ____all[____i]
     local window = ____value.window
@@ -2142,19 +2171,19 @@ function exports.reconciled(before, late, nowMs, shiftMs)
     local isCalendar = ____value.isCalendar
     local spent = ____value.spent
     local ends = ____value.endsAtMs
-    local lengthMs = rare.counting.WINDOW_MS[window]
+    local lengthMs = rare_files.counting.WINDOW_MS[window]
     local isFixed = slices == nil and not isCalendar
     local endsAtMs = isFixed and math.min(ends + shiftMs, nowMs + lengthMs) or ends + shiftMs
     added[#added + 1] = endsAtMs > nowMs
     if endsAtMs > nowMs then
       local limit = slices == nil and ({window = window, lengthMs = lengthMs, limit = 0, instants = {endsAtMs}}) or ({window = window, lengthMs = lengthMs, limit = 0, slices = slices})
-      local present = rare.counting.presentCount(windows[window], limit, nowMs).count
-      windows[window] = rare.counting.countIn(present, limit, nowMs, spent)
+      local present = rare_files.counting.presentCount(windows[window], limit, nowMs).count
+      windows[window] = rare_files.counting.countIn(present, limit, nowMs, spent)
     end
   end
   return {windows = windows, added = added}
 end
-rare.reconcile = exports
+rare_files.reconcile = exports
 return exports
 end
 end})
@@ -2178,7 +2207,7 @@ local function endingAt(____bindingPattern0, endsAtMs)
 end
 --- The script.
 function top_up_script_main()
-  local earlier = rare.once.madeBefore()
+  local earlier = rare_files.once.madeBefore()
   if earlier ~= nil then
     return earlier
   end
@@ -2187,16 +2216,16 @@ function top_up_script_main()
   local amount = ____cjson_decode_result_0.amount
   local mostLimit = ____cjson_decode_result_0.mostLimit
   local terms = ____cjson_decode_result_0.terms
-  if rare.once.lastEndMs ~= nil and store_clock_nowMs >= rare.once.lastEndMs then
-    rare.once.remember(rare.once.lastEndMs)
-    return {"repeated", rare.once.lastEndMs}
+  if rare_files.once.lastEndMs ~= nil and store_clock_nowMs >= rare_files.once.lastEndMs then
+    rare_files.once.remember(rare_files.once.lastEndMs)
+    return {"repeated", rare_files.once.lastEndMs}
   end
-  if rare.once.lastEndMs == nil and not stored_account_includeNow({asked}, store_clock_nowMs) then
+  if rare_files.once.lastEndMs == nil and not stored_account_includeNow({asked}, store_clock_nowMs) then
     return {"outside", store_clock_nowMs}
   end
-  local limit = rare.once.lastEndMs == nil and asked or endingAt(asked, rare.once.lastEndMs)
+  local limit = rare_files.once.lastEndMs == nil and asked or endingAt(asked, rare_files.once.lastEndMs)
   local key = KEYS[1]
-  local loaded = rare.top_up_fields.loadToppedUp(key, {limit})
+  local loaded = rare_files.top_up_fields.loadToppedUp(key, {limit})
   if loaded == stored_account_FOREIGN then
     return {stored_account_FOREIGN}
   end
@@ -2204,7 +2233,7 @@ function top_up_script_main()
     return loaded
   end
   local before = loaded
-  local refusal = rare.changes.topUpRefusal(
+  local refusal = rare_files.changes.topUpRefusal(
     before,
     limit,
     amount,
@@ -2212,7 +2241,7 @@ function top_up_script_main()
     mostLimit,
     terms
   )
-  local inForce = rare.changes.topUpInForce(before, limit.window, store_clock_nowMs)
+  local inForce = rare_files.changes.topUpInForce(before, limit.window, store_clock_nowMs)
   if refusal == "past" then
     return {"past"}
   end
@@ -2222,7 +2251,7 @@ function top_up_script_main()
   if refusal == "other-end" then
     return {"other_end", inForce.amount, inForce.untilMs}
   end
-  local ____withTopUp_result_3 = rare.changes.withTopUp(
+  local ____withTopUp_result_3 = rare_files.changes.withTopUp(
     before,
     limit,
     amount,
@@ -2233,11 +2262,11 @@ function top_up_script_main()
   local topUp = ____withTopUp_result_3.topUp
   local endsAtMs = ____withTopUp_result_3.endsAtMs
   local state = ____withTopUp_result_3.state
-  local ____error = rare.top_up_fields.saveToppedUp(key, {limit}, before, state)
+  local ____error = rare_files.top_up_fields.saveToppedUp(key, {limit}, before, state)
   if ____error ~= nil then
     return ____error
   end
-  rare.once.remember(endsAtMs)
+  rare_files.once.remember(endsAtMs)
   return {"made", endsAtMs, topUp.amount, topUp.untilMs}
 end
 end
@@ -2248,7 +2277,7 @@ local undo_top_up_script_main
 do
 --- The script.
 function undo_top_up_script_main()
-  local earlier = rare.once.madeBefore()
+  local earlier = rare_files.once.madeBefore()
   if earlier ~= nil then
     return earlier
   end
@@ -2256,7 +2285,7 @@ function undo_top_up_script_main()
   local window = ____cjson_decode_result_0.window
   local id = ____cjson_decode_result_0.id
   local key = KEYS[1]
-  local loaded = rare.top_up_fields.loadToppedUp(key, {})
+  local loaded = rare_files.top_up_fields.loadToppedUp(key, {})
   if loaded == stored_account_FOREIGN then
     return {stored_account_FOREIGN}
   end
@@ -2264,15 +2293,15 @@ function undo_top_up_script_main()
     return loaded
   end
   local before = loaded
-  local done = rare.changes.undone(before, window, id, store_clock_nowMs)
+  local done = rare_files.changes.undone(before, window, id, store_clock_nowMs)
   if done == nil then
-    if rare.once.lastEndMs == nil then
+    if rare_files.once.lastEndMs == nil then
       return {"none"}
     end
-    rare.once.remember(rare.once.lastEndMs)
-    return {"repeated", rare.once.lastEndMs}
+    rare_files.once.remember(rare_files.once.lastEndMs)
+    return {"repeated", rare_files.once.lastEndMs}
   end
-  local ____error = rare.top_up_fields.saveToppedUp(key, {}, before, done.state)
+  local ____error = rare_files.top_up_fields.saveToppedUp(key, {}, before, done.state)
   if ____error ~= nil then
     return ____error
   end
@@ -2280,7 +2309,7 @@ function undo_top_up_script_main()
   local untilMs = ____done_undone_1.untilMs
   local amount = ____done_undone_1.amount
   local left = ____done_undone_1.left
-  rare.once.remember(untilMs)
+  rare_files.once.remember(untilMs)
   return {"made", untilMs, amount, left}
 end
 end
@@ -2309,8 +2338,8 @@ function readableOf(key, values, unreadable)
   local account = {windows = windows}
   do
     local i = 0
-    while i < #rare.window_fields.WINDOWS do
-      local window = rare.window_fields.WINDOWS[i + 1]
+    while i < #rare_files.window_fields.WINDOWS do
+      local window = rare_files.window_fields.WINDOWS[i + 1]
       local counts = stored_account_windowsIn({values[7 + 2 * i + 1], values[8 + 2 * i + 1]}, {LIMITS[i + 1]})
       if counts == nil then
         unreadable[#unreadable + 1] = FIELDS[2 * i + 1]
@@ -2322,7 +2351,7 @@ function readableOf(key, values, unreadable)
     end
   end
   local x, X, b, B, w, t, l = unpack(values, 1, 7)
-  rare.rare_fields.readRare(account, key, {
+  rare_files.rare_fields.readRare(account, key, {
     x,
     X,
     false,
@@ -2331,7 +2360,7 @@ function readableOf(key, values, unreadable)
     false,
     l
   }, 0)
-  if not rare.rare_fields.readRare(account, key, {
+  if not rare_files.rare_fields.readRare(account, key, {
     false,
     false,
     b,
@@ -2344,7 +2373,7 @@ function readableOf(key, values, unreadable)
       unreadable[#unreadable + 1] = field
     end
   end
-  if not rare.rare_fields.readRare(account, key, {
+  if not rare_files.rare_fields.readRare(account, key, {
     false,
     false,
     false,
@@ -2374,11 +2403,11 @@ function callBack(key, leases)
   redis.pcall("PUBLISH", RECALLS, key)
   return ____error
 end
-FIELDS = rare.window_fields.windowFields(rare.window_fields.WINDOWS)
-LIMITS = rare.window_fields.unlimited(rare.window_fields.WINDOWS)
+FIELDS = rare_files.window_fields.windowFields(rare_files.window_fields.WINDOWS)
+LIMITS = rare_files.window_fields.unlimited(rare_files.window_fields.WINDOWS)
 --- The script.
 function reset_script_main()
-  local earlier = rare.once.madeBefore()
+  local earlier = rare_files.once.madeBefore()
   if earlier ~= nil then
     return earlier
   end
@@ -2395,15 +2424,15 @@ function reset_script_main()
   end
   local unreadable = {}
   local before = readableOf(key, values, unreadable)
-  if rare.once.lastEndMs == nil then
-    local leases = rare.leasing.recalled(before, store_clock_nowMs)
-    local waitMs = rare.leasing.waitFor(leases == nil and before or ({windows = {}, leases = leases}), store_clock_nowMs)
+  if rare_files.once.lastEndMs == nil then
+    local leases = rare_files.leasing.recalled(before, store_clock_nowMs)
+    local waitMs = rare_files.leasing.waitFor(leases == nil and before or ({windows = {}, leases = leases}), store_clock_nowMs)
     if waitMs > 0 then
       return callBack(key, leases) or ({"lent", waitMs})
     end
   end
   local names = cjson.decode(ARGV[4])
-  local ____resetUsage_result_1 = rare.changes.resetUsage(before, names, store_clock_nowMs, rare.once.lastEndMs)
+  local ____resetUsage_result_1 = rare_files.changes.resetUsage(before, names, store_clock_nowMs, rare_files.once.lastEndMs)
   local used = ____resetUsage_result_1.used
   local strikes = ____resetUsage_result_1.strikes
   local endsAtMs = ____resetUsage_result_1.endsAtMs
@@ -2428,11 +2457,11 @@ function reset_script_main()
   if ____error ~= nil then
     return ____error
   end
-  local reply = {"made", rare.once.lastEndMs or endsAtMs, strikes}
+  local reply = {"made", rare_files.once.lastEndMs or endsAtMs, strikes}
   local ____all = names for ____i = 1, #____all do local name = ____all[____i]
     reply[#reply + 1] = used[name]
   end
-  rare.once.remember(rare.once.lastEndMs or endsAtMs)
+  rare_files.once.remember(rare_files.once.lastEndMs or endsAtMs)
   return reply
 end
 end
@@ -2464,7 +2493,7 @@ function lift_script_main()
     return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or false
   end
   local before = {windows = {}}
-  if not rare.rare_fields.readRare(before, key, {
+  if not rare_files.rare_fields.readRare(before, key, {
     false,
     false,
     values[1],
@@ -2475,7 +2504,7 @@ function lift_script_main()
   }, 0) then
     return false
   end
-  local after = rare.changes.lift(before, store_clock_nowMs)
+  local after = rare_files.changes.lift(before, store_clock_nowMs)
   if after == before or isAgain and values[2] ~= ARGV[2] then
     return false
   end
@@ -2528,7 +2557,7 @@ function carry_ban_script_main()
     return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or 0
   end
   local before = {windows = {}}
-  if not rare.rare_fields.readRare(before, key, {
+  if not rare_files.rare_fields.readRare(before, key, {
     false,
     false,
     values[1],
@@ -2539,7 +2568,7 @@ function carry_ban_script_main()
   }, 0) then
     return 0
   end
-  local after = rare.changes.banned(before, ban, store_clock_nowMs)
+  local after = rare_files.changes.banned(before, ban, store_clock_nowMs)
   if after == before then
     return 0
   end
@@ -2565,8 +2594,8 @@ end
 local function read_bans_script()
 local read_bans_script_main
 do
-local FIELDS = rare.window_fields.windowFields(rare.window_fields.WINDOWS)
-local LIMITS = rare.window_fields.unlimited(rare.window_fields.WINDOWS)
+local FIELDS = rare_files.window_fields.windowFields(rare_files.window_fields.WINDOWS)
+local LIMITS = rare_files.window_fields.unlimited(rare_files.window_fields.WINDOWS)
 local function readBan(key)
   local values = redis.pcall(
     "HMGET",
@@ -2586,7 +2615,7 @@ local function readBan(key)
   end
   local account = {windows = {}}
   local x, X, b, B, w = unpack(values, 1, 5)
-  local isReadable = rare.rare_fields.readRare(account, key, {
+  local isReadable = rare_files.rare_fields.readRare(account, key, {
     false,
     false,
     b,
@@ -2603,7 +2632,7 @@ local function readBan(key)
       i = i + 1
     end
   end
-  local isWhole = isReadable and rare.rare_fields.readRare(account, key, {
+  local isWhole = isReadable and rare_files.rare_fields.readRare(account, key, {
     x,
     X,
     false,
@@ -2646,8 +2675,8 @@ function in_flight_script_main()
   if text ~= false and type(text) ~= "string" then
     return "WRONGTYPE"
   end
-  local before = rare.rare_fields.ticketsIn(text)
-  local tickets = rare.special.reported(
+  local before = rare_files.rare_fields.ticketsIn(text)
+  local tickets = rare_files.special.reported(
     before,
     ARGV[1],
     tonumber(ARGV[2]),
@@ -2687,8 +2716,8 @@ function reconcile_script_main()
     local window = ____value.window
     names[#names + 1] = window
   end
-  local fields = rare.window_fields.windowFields(names)
-  local limits = rare.window_fields.unlimited(names)
+  local fields = rare_files.window_fields.windowFields(names)
+  local limits = rare_files.window_fields.unlimited(names)
   local key = KEYS[1]
   local values = #names == 0 and ({}) or redis.pcall(
     "HMGET",
@@ -2711,7 +2740,7 @@ function reconcile_script_main()
       return "FOREIGN"
     end
   end
-  local ____reconciled_result_1 = rare.reconcile.reconciled(before, late, store_clock_nowMs, shiftMs)
+  local ____reconciled_result_1 = rare_files.reconcile.reconciled(before, late, store_clock_nowMs, shiftMs)
   local windows = ____reconciled_result_1.windows
   local added = ____reconciled_result_1.added
   local ____error = stored_account_saveAccount(

@@ -207,8 +207,6 @@ class RuleTexts {
   }
 }
 
-/** Of strikes, bans, top-ups and leases (shell/rare-fields.ts). */
-const RARE_FIELDS = ['x', 'X', 'b', 'B', 'w', 't', 'l'];
 /** Of what was counted, and of ends (shell/stored-account.ts). */
 const FIELDS: Readonly<Record<WindowName, readonly [string, string]>> = {
   second: ['s', 'S'],
@@ -219,11 +217,7 @@ const FIELDS: Readonly<Record<WindowName, readonly [string, string]>> = {
   month: ['n', 'N'],
 };
 
-/** The fields that a decision reads of the account of a budget. Exported for a test. */
-export function fieldsOf(limits: readonly { readonly window: WindowName }[], inFlight: number | undefined): string[] {
-  return [...windowFields(limits), ...RARE_FIELDS, ...(inFlight === undefined ? [] : ['f'])];
-}
-
+/** The fields of what these limits count. */
 export function windowFields(limits: readonly { readonly window: WindowName }[]): string[] {
   return limits.flatMap(({ window }) => FIELDS[window]);
 }
@@ -236,7 +230,7 @@ function ruleOf(
 ): string {
   const stored = budgets.map(({ name, unit, inFlight, limits }) => ({
     ...{ name, unit, inFlight },
-    fields: fieldsOf(limits, inFlight),
+    fields: windowFields(limits),
     limits: storedLimits(limits, nowMs),
   }));
   const rule: StoredRule = {

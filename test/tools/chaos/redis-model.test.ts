@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { placeOf, WINDOW_MS } from '../../../src/engine/counting.ts';
 import type { BanRule } from '../../../src/model/plan.ts';
 import { WINDOWS } from '../../../src/model/values.ts';
-import { DECIDE_LUA, fieldsOf, Numbers } from '../../../src/stores/redis/decision-call.ts';
+import { DECIDE_LUA, Numbers, windowFields } from '../../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { IN_FLIGHT } from '../../../src/stores/redis/ledger.ts';
 import type { StoredRule } from '../../../src/stores/redis/shell/decision-script.ts';
@@ -66,7 +66,7 @@ const budgetOf = (
   more: { inFlight?: number; unit?: string } = {},
 ): StoredBudget => ({
   ...{ name, limits, ...more },
-  fields: fieldsOf(limits, more.inFlight),
+  fields: windowFields(limits),
 });
 
 /** A rule with these budgets behind the own one. Each may bound the requests in flight; the last may count a unit. */

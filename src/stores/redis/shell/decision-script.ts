@@ -10,6 +10,7 @@ import {
   KEYS,
   RECALLS,
   readGatewayClock,
+  recordAdmitted,
   redis,
   unrecorded,
 } from './script-globals.ts';
@@ -119,7 +120,7 @@ function record({ rule, n, cost, details }: Run, decision: Decision, first: numb
   for (let i = 0; i < histories; i++) {
     const key = KEYS[first + i]!;
     if (spent > 0) {
-      const error = history().admitted(key, hour, spent);
+      const error = recordAdmitted(key, hour, spent);
       if (error) return error;
     }
     if (back !== undefined && back.units > 0) {
@@ -130,7 +131,7 @@ function record({ rule, n, cost, details }: Run, decision: Decision, first: numb
   for (let i = 0; i < units.length; i++) {
     const amount = recorded * (details?.amounts?.[units[i]!] ?? 0);
     for (let j = 0; amount > 0 && j < histories; j++) {
-      const error = history().admitted(KEYS[first + histories * (i + 1) + j]!, hour, amount);
+      const error = recordAdmitted(KEYS[first + histories * (i + 1) + j]!, hour, amount);
       if (error) return error;
     }
   }
@@ -193,7 +194,9 @@ export function main(): string | ErrorReply {
     rules.push(rule);
   }
   const reply = [nowMs];
-  const runs = cjson.decode<number[]>(ARGV[0]!);
+  const text = ARGV[0]!;
+  // Most calls: 5,000 instructions less than to decode it.
+  const runs = text === '[2,1,1,1]' ? [2, 1, 1, 1] : cjson.decode<number[]>(text);
   let at = 0;
   let i = 0;
   while (i < runs.length) {

@@ -52,11 +52,11 @@ export declare function tonumber(text: string | number): number | undefined;
 /** The elements of an array as arguments: as the last ones of a call. */
 export declare function unpack(list: readonly Argument[]): never;
 
-/** The functions of history.lua. They return an error of the store, or nothing. */
+/** Functions of history.lua, as the next one. They return an error of the store, or nothing. */
 export declare function history(): {
-  admitted(this: void, key: string, hour: number, cost: number): ErrorReply | undefined;
   broughtLate(this: void, key: string, hour: number, cost: number, present: number): ErrorReply | undefined;
 };
+export declare function recordAdmitted(key: string, hour: number, cost: number): ErrorReply | undefined;
 /** @returns how many arguments there are besides the clock of the gateway */
 export declare function readGatewayClock(storeSeconds: number): number;
 /** The last history in which nothing was recorded, because its key holds something else. */

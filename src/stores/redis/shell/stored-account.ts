@@ -14,9 +14,12 @@ import { MOST, wholeIn } from './whole-number.ts';
 
 /** A budget as the gateway sends it. */
 export interface StoredBudget extends RuleBudget {
-  /** The fields of its hash: two for each limit, then RARE_FIELDS, and `f` if it bounds requests in flight. */
+  /** The fields of its hash that most accounts have: two for each limit. */
   readonly fields: readonly string[];
 }
+
+/** What few accounts have (rare-fields.ts): strikes, bans, top-ups, leases and requests in flight. */
+const RARE_FIELDS = ['x', 'X', 'b', 'B', 'w', 't', 'l', 'f'];
 
 /** The account has values that no gateway has written. */
 export const FOREIGN = 'foreign';
@@ -32,18 +35,27 @@ export function loadAccount(
   key: string,
   { fields, limits, inFlight }: StoredBudget,
 ): AccountState | typeof FOREIGN | ErrorReply {
-  const values = redis.pcall<Values>('HMGET', key, unpack(fields));
-  const { err } = values;
-  if (err !== undefined) return string.find(err, 'WRONGTYPE', 1, true) === undefined ? { err } : FOREIGN;
+  const values: Values = limits.length === 0 ? [] : redis.pcall('HMGET', key, unpack(fields));
+  if (values.err !== undefined) return fault(values.err);
   const windows = windowsIn(values, limits);
   if (windows === undefined) return FOREIGN;
   const account: Draft<AccountState> = { windows };
-  const at = 2 * limits.length;
-  let hasRare = false;
-  for (let i = at; i < at + 7; i++) if (values[i] !== false) hasRare = true;
-  if (hasRare && !readRare(account, key, values, at)) return FOREIGN;
-  if (inFlight !== undefined) account.tickets = ticketsIn(values[at + 7]!);
+  // HLEN and fewer fields take 10,000 instructions less than to read the rare ones each time.
+  let known = 0;
+  for (const value of values) if (value !== false) known += 1;
+  if (redis.pcall<number | ErrorReply>('HLEN', key) !== known) {
+    const rare = redis.pcall<Values>('HMGET', key, unpack(RARE_FIELDS));
+    if (rare.err !== undefined) return fault(rare.err);
+    let hasRare = false;
+    for (let i = 0; i < 7; i++) if (rare[i] !== false) hasRare = true;
+    if (hasRare && !readRare(account, key, rare, 0)) return FOREIGN;
+    if (inFlight !== undefined) account.tickets = ticketsIn(rare[7]!);
+  }
   return account;
+}
+
+function fault(err: string): typeof FOREIGN | ErrorReply {
+  return string.find(err, 'WRONGTYPE', 1, true) === undefined ? { err } : FOREIGN;
 }
 
 /** What was counted, in the first two of `values` for each limit. Undefined if some is foreign. */
