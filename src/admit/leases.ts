@@ -1,5 +1,5 @@
-import { MAX_LEASE_MS } from '../engine/leasing.ts';
-import type { Accounts, Decision, LeaseTerms, ReturnedLease } from '../engine/types.ts';
+import { MAX_LEASE_MS, SHORT_LEASE_MS } from '../engine/leasing.ts';
+import type { Accounts, Borrows, Decision, LeaseTerms, ReturnedLease } from '../engine/types.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountIds, accountIdsOf, ownerIdOf } from './account-id.ts';
 import { settledWindows } from './decision.ts';
@@ -46,6 +46,8 @@ interface HeldLease {
   readonly accounts: Accounts;
   readonly nowMs: number;
   readonly answeredAtMs: number;
+  /** From this moment on the next request renews the lease, with what is unused of it (monotonic, milliseconds). */
+  renewAtMs: number;
   /** From this moment on the process admits no request from the lease (monotonic, milliseconds). */
   readonly untilMs: number;
   readonly units: number;
@@ -66,19 +68,26 @@ export interface Borrowing {
   readonly previous: HeldLease | null;
 }
 
-/** A consumer may borrow from this many requests within `PACE_MS` on. */
-const BUSY = 4;
-/** 40 requests a second are `BUSY` in this time. */
-const PACE_MS = 100;
+/** The pace of a consumer is its number of requests in this time. */
+const PACE_MS = 1_000;
+/** The pace from which on a consumer borrows, and from which on it renews a lease. */
+const BUSY = 3;
+const STILL_BUSY = 2;
+/** A lease that was used up within a shorter time tells no pace. */
+const SHORTEST_MS = 10;
+/** A lease lasts for as long as this many requests take, from `SHORT_LEASE_MS` to `MAX_LEASE_MS`. */
+const REQUESTS = 10;
+/** In its last fifth a lease is renewed, so that a steady consumer returns with a call that it needs anyway what it has not used. */
+const RENEWED_FOR = 1 / 5;
 /** Pause before the process repeats a return that the store has certainly not received. */
 const RETURN_AGAIN_MS = 200;
 /** The process repeats a return until this long after the end of the lease. The store takes it for 2 s. */
 const RETURN_FOR_MS = 1_500;
 
 /**
- * The units that this process has borrowed. A consumer with more than about 40 requests a second here borrows the units that it
- * will probably use in the next quarter of a second, and the process admits its requests from them without asking the store. It
- * returns unused units with the next call about the consumer, at the end of the lease, or when the store recalls them.
+ * The units that this process has borrowed. A consumer with more than about two requests a second here borrows the units of its next
+ * ten requests, or of a quarter of a second if it is faster, and the process admits them without asking the store. It returns unused
+ * units with the next call about the consumer, at the end of the lease, or when the store recalls them.
  */
 export class Leases {
   readonly #options: LeasesOptions;
@@ -106,7 +115,7 @@ export class Leases {
     const held = this.#of(consumerId, allowance);
     if (held === null || held.unused < cost) return null;
     const monotonicMs = this.#options.monotonicMs();
-    if (monotonicMs >= held.untilMs) return null;
+    if (monotonicMs >= held.renewAtMs) return null;
     held.unused -= cost;
     held.requests++;
     held.owner.spent += cost;
@@ -125,13 +134,13 @@ export class Leases {
   /** The terms of leases for the next call about some requests; null without terms. A lease that they return admits no more requests. */
   termsOf({ consumerId, allowance, cost, n }: AskedBatch): Borrowing | null {
     const previous = this.#of(consumerId, allowance);
-    const units = this.#mayBorrow(consumerId, allowance) ? cost * this.#expected(consumerId, n, previous) : 0;
-    if (units === 0 && previous === null) return null;
+    const borrows = this.#mayBorrow(consumerId, allowance) ? this.#expected(consumerId, n, cost, previous) : null;
+    if (borrows === null && previous === null) return null;
     this.#ownerOf(consumerId).unanswered++;
-    if (units > 0) this.#borrowing.add(consumerId);
+    if (borrows !== null) this.#borrowing.add(consumerId);
     if (previous !== null) this.#drop(previous);
     const terms = {
-      ...(units === 0 ? {} : { borrows: { id: this.#nextId++, units } }),
+      ...(borrows === null ? {} : { borrows }),
       ...(previous === null ? {} : { returned: returnOf(previous) }),
     };
     return { terms, generation: this.#generation, previous };
@@ -143,8 +152,8 @@ export class Leases {
     return !this.#borrowing.has(consumerId) && this.#options.recalls.isHeard;
   }
 
-  /** The number of requests that a busy consumer will probably send during a lease; 0 for one that is not busy. */
-  #expected(consumerId: string, n: number, previous: HeldLease | null): number {
+  /** What a busy consumer will probably use, and for how long; null for one that is not busy. */
+  #expected(consumerId: string, n: number, cost: number, previous: HeldLease | null): Borrows | null {
     const nowMs = this.#options.monotonicMs();
     if (nowMs >= this.#paceSinceMs + PACE_MS) {
       this.#paceBefore = nowMs < this.#paceSinceMs + 2 * PACE_MS ? this.#pace : new Map();
@@ -153,10 +162,12 @@ export class Leases {
     }
     const present = (this.#pace.get(consumerId) ?? 0) + n;
     this.#pace.set(consumerId, present);
-    const lastedMs = previous === null ? PACE_MS : Math.max(nowMs - previous.answeredAtMs, PACE_MS / 10);
+    const lastedMs = previous === null ? PACE_MS : Math.max(nowMs - previous.answeredAtMs, SHORTEST_MS);
     const fromLease = ((previous?.requests ?? 0) * PACE_MS) / lastedMs;
-    const inPace = Math.max(present, this.#paceBefore.get(consumerId) ?? 0, fromLease);
-    return inPace > BUSY ? Math.ceil((inPace * MAX_LEASE_MS) / PACE_MS) : 0;
+    const pace = Math.max(present, this.#paceBefore.get(consumerId) ?? 0, fromLease);
+    if (pace < (previous === null ? BUSY : STILL_BUSY)) return null;
+    const forMs = Math.min(Math.max(Math.round((REQUESTS * PACE_MS) / pace), SHORT_LEASE_MS), MAX_LEASE_MS);
+    return { id: this.#nextId++, units: cost * Math.ceil((pace * forMs) / PACE_MS), forMs };
   }
 
   /**
@@ -171,6 +182,8 @@ export class Leases {
     const lent = decision?.lent === undefined ? null : this.#heldOf(batch, borrowing, decision, askedAtMs);
     const held = decision === undefined ? previous : lent;
     if (held !== null) {
+      // In an outage the process uses the lease to its end.
+      if (held === previous) held.renewAtMs = held.untilMs;
       if (generation === this.#generation && owner.recalledAtMs < askedAtMs) this.#keep(held);
       else this.#return([held]);
     }
@@ -192,6 +205,7 @@ export class Leases {
       ...{ consumerId, allowance, owner, id: terms.borrows!.id, accounts, nowMs, units, unused: units, requests: 0 },
       accountIds: accountIdsOf(consumerId, allowance),
       answeredAtMs: this.#options.monotonicMs(),
+      renewAtMs: askedAtMs + forMs * (1 - RENEWED_FOR),
       untilMs: askedAtMs + forMs,
       spentBefore: owner.spent,
       othersTake: taken === 0 && !mayReturn ? null : 2 * taken,

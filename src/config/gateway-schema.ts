@@ -533,7 +533,7 @@ const redis = z
         'What happens to requests while Redis is away or the embedded store cannot be written to. `local`: each gateway enforces the limits alone, so an outage admits at most gateways × limit. `closed`: 503. `open`: no limits, except for keys that are known to be banned.',
       ),
     leases: onOrOff().describe(
-      'Whether a gateway may borrow units of a key that sends it more than about 40 requests a second: at most a sixteenth of what is left, which the store has counted, for at most 250 ms. Limits and bans stay exact, and requests from what is borrowed do not wait for Redis. Nothing is borrowed from the embedded store.',
+      'Whether a gateway may borrow units of a key that sends it about three requests a second or more: those of its next ten requests or of a quarter of a second, and at most a sixteenth of what is left, which the store has counted. Limits and bans stay exact, and requests from what is borrowed do not wait for Redis. Nothing is borrowed from the embedded store.',
     ),
     staleKeys: duration('0s', '24d')
       .prefault('1h')

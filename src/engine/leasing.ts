@@ -1,7 +1,17 @@
 import * as charging from './charging.ts';
 import * as counting from './counting.ts';
 import * as refusing from './refusing.ts';
-import type { AccountState, Decision, Draft, Lease, LeaseTerms, ReturnedLease, Rule, RuleBudget } from './types.ts';
+import type {
+  AccountState,
+  Borrows,
+  Decision,
+  Draft,
+  Lease,
+  LeaseTerms,
+  ReturnedLease,
+  Rule,
+  RuleBudget,
+} from './types.ts';
 
 /*
  * Leases: units of an account that one gateway has borrowed. The store has counted them in every window and in the history, as if
@@ -9,12 +19,17 @@ import type { AccountState, Decision, Draft, Lease, LeaseTerms, ReturnedLease, R
  */
 
 const HOUR_MS = 3_600_000;
-/** The longest lease. It is short because requests may wait until the lease of a killed gateway has ended. */
-export const MAX_LEASE_MS = 250;
+/** The longest lease. */
+export const MAX_LEASE_MS = 2_000;
+/** The longest lease of an account that is close to its limit. It is short because a killed gateway does not return its units. */
+export const SHORT_LEASE_MS = 250;
 /** Shorter leases are not worth a call. */
 const MIN_LEASE_MS = 10;
 /** A lease takes at most 1/16 of what the tightest window has left. */
 const SHARE = 16;
+/** One that lasts longer than `SHORT_LEASE_MS` takes at most 1/64, and there are at most 8 of an account, which each decision reads. */
+const SHARE_OF_LONG = 64;
+const MAX_LONG_LEASES = 8;
 /** Fewer units, and fewer requests, are not worth a call. */
 const MIN_UNITS = 4;
 const MIN_REQUESTS = 2;
@@ -24,19 +39,24 @@ export const RETURN_WITHIN_MS = 100;
 const KNOWN_FOR_MS = 2_000;
 /** An operator has set the clock back by more than this if a lease ends so much later than one that begins now. */
 const MAX_AHEAD_MS = 5_000;
+/** A recall is in force for this long: the store lends nothing of the account meanwhile, and what it has lent ends with it. */
+export const RECALL_FOR_MS = 250;
 /** Minimum pause between two recalls of one account. */
 const RECALL_EVERY_MS = 20;
 /** The most leases of one account. */
 const MAX_LEASES = 64;
 
-/** The leases that the store still knows. If its clock was set back a little, none ends later than one that begins now. */
+/**
+ * The leases that the store still knows. If its clock was set back a little, none ends later than one that begins now, or than a recall
+ * that begins now while one is in force.
+ */
 function knownLeases(account: AccountState, nowMs: number): Lease[] {
   const known: Lease[] = [];
   if (account.leases === undefined) return known;
-  const latestMs = nowMs + MAX_LEASE_MS;
+  const latestMs = nowMs + (isRecalled(account.leases, nowMs) ? RECALL_FOR_MS : MAX_LEASE_MS);
   for (const lease of account.leases) {
     const { id, units, endsAtMs } = lease;
-    if (nowMs < endsAtMs + KNOWN_FOR_MS && endsAtMs <= latestMs + MAX_AHEAD_MS)
+    if (nowMs < endsAtMs + KNOWN_FOR_MS && endsAtMs <= nowMs + MAX_LEASE_MS + MAX_AHEAD_MS)
       known.push(endsAtMs > latestMs ? { id, units, endsAtMs: latestMs } : lease);
   }
   return known;
@@ -63,15 +83,20 @@ function recall(decision: Draft<Decision>): void {
   if (recalls.length > 0) decision.recalls = recalls;
 }
 
-/** The leases of an account after a recall; undefined if nothing is lent, or what is lent was recalled a moment ago. */
+/**
+ * The leases of an account after a recall; undefined if nothing is lent, or what is lent was recalled a moment ago. Gateways that run
+ * return their units at once, so a request waits for others no longer than for a short lease.
+ */
 export function recalled(account: AccountState, nowMs: number): Lease[] | undefined {
   const lent: Lease[] = [];
+  const endsAtMs = nowMs + RECALL_FOR_MS;
   for (const lease of knownLeases(account, nowMs)) {
-    if (lease.units !== 0) lent.push(lease);
-    else if (lease.endsAtMs > nowMs + MAX_LEASE_MS - RECALL_EVERY_MS) return undefined;
+    const { id, units } = lease;
+    if (units !== 0) lent.push(lease.endsAtMs > endsAtMs ? { id, units, endsAtMs } : lease);
+    else if (lease.endsAtMs > endsAtMs - RECALL_EVERY_MS) return undefined;
   }
   if (lent.length === 0) return undefined;
-  lent.push({ id: 0, units: 0, endsAtMs: nowMs + MAX_LEASE_MS });
+  lent.push({ id: 0, units: 0, endsAtMs });
   return lent;
 }
 
@@ -90,6 +115,12 @@ export function waitFor(account: AccountState, nowMs: number): number {
   for (const { units, endsAtMs } of knownLeases(account, nowMs)) {
     if (units !== 0) longest = Math.max(longest, endsAtMs + RETURN_WITHIN_MS - nowMs);
   }
+  return longest;
+}
+
+function longestWait(accounts: readonly AccountState[], nowMs: number): number {
+  let longest = 0;
+  for (const account of accounts) longest = Math.max(longest, waitFor(account, nowMs));
   return longest;
 }
 
@@ -145,12 +176,10 @@ export function decideWithLeases(
   if (admitted < room) {
     decision.isCrowded = true;
   } else if (admitted < n) {
-    let waitMs = 0;
-    if (!terms?.isFinal) for (const account of accounts) waitMs = Math.max(waitMs, waitFor(account, nowMs));
     const isStrike = refusing.isStrike(budgets, rule, cost, amounts);
-    if (waitMs > 0 && mayHelp(decision, budgets, rule, isStrike)) {
+    if (!terms?.isFinal && longestWait(accounts, nowMs) > 0 && mayHelp(decision, budgets, rule, isStrike)) {
       recall(decision);
-      decision.waitMs = waitMs;
+      decision.waitMs = longestWait(accounts, nowMs);
     } else if (isStrike) {
       refusing.strike(decision, budgets, rule);
       if (decision.imposesBan) {
@@ -159,7 +188,7 @@ export function decideWithLeases(
       }
     }
   } else if (terms?.borrows !== undefined && n > 0) {
-    lend(decision, budgets, terms.borrows.id, terms.borrows.units);
+    lend(decision, budgets, terms.borrows);
   }
 }
 
@@ -179,16 +208,20 @@ function mayHelp(decision: Decision, budgets: readonly RuleBudget[], rule: Rule,
 }
 
 /**
- * Lends units after the decision has admitted all its requests: at most a sixteenth of the room that is left in the tightest window,
- * and only while no refusal is near. The lease ends before any window, slice, hour or top-up in which the store counts it.
+ * Lends units after the decision has admitted all its requests, while no refusal is near: at most a sixteenth of the room that is left in
+ * the tightest window. They last for `SHORT_LEASE_MS`, or for as long as the gateway asks for if that takes at most a 64th. The lease
+ * ends before any window, slice, hour or top-up in which the store counts it, and a shorter lease has fewer units.
  */
-function lend(decision: Draft<Decision>, budgets: readonly RuleBudget[], id: number, most: number): void {
+function lend(decision: Draft<Decision>, budgets: readonly RuleBudget[], borrows: Borrows): void {
   const { accounts, cost, nowMs } = decision;
-  let room = most * SHARE;
-  let forMs = Math.min(MAX_LEASE_MS, HOUR_MS - (nowMs % HOUR_MS));
+  let room = borrows.units * SHARE_OF_LONG;
+  let forMs = HOUR_MS - (nowMs % HOUR_MS);
+  let most = MAX_LONG_LEASES;
   for (let i = 0; i < accounts.length; i++) {
     const account = accounts[i]!;
-    if (account.strikes !== undefined || !hasRoomForLease(account, nowMs)) return;
+    const known = knownLeases(account, nowMs);
+    if (account.strikes !== undefined || known.length >= MAX_LEASES || isRecalled(known, nowMs)) return;
+    most = Math.min(most, MAX_LONG_LEASES - known.length);
     for (const limit of budgets[i]!.limits) {
       const count = account.windows[limit.window];
       if (count === undefined) return;
@@ -197,23 +230,23 @@ function lend(decision: Draft<Decision>, budgets: readonly RuleBudget[], id: num
       if (limit.topUp !== undefined) forMs = Math.min(forMs, limit.topUp.untilMs - nowMs);
     }
   }
-  const units = Math.min(most, Math.floor(room / SHARE));
+  const isLong = most > 0 && borrows.units * SHARE_OF_LONG <= room;
+  forMs = Math.min(forMs, borrows.forMs, isLong ? MAX_LEASE_MS : SHORT_LEASE_MS);
+  const units = Math.min(Math.ceil((borrows.units * forMs) / borrows.forMs), Math.floor(room / SHARE));
   if (units < Math.max(MIN_UNITS, MIN_REQUESTS * cost) || forMs < MIN_LEASE_MS) return;
   for (let i = 0; i < accounts.length; i++) {
     const account: Draft<AccountState> = accounts[i]!;
     const { limits } = budgets[i]!;
     charging.count(account.windows, limits, nowMs, units);
     const leases = knownLeases(account, nowMs);
-    leases.push({ id, units: limits.length === 0 ? -units : units, endsAtMs: nowMs + forMs });
+    leases.push({ id: borrows.id, units: limits.length === 0 ? -units : units, endsAtMs: nowMs + forMs });
     account.leases = leases;
   }
   decision.lent = { units, forMs };
 }
 
-/** Whether a further lease may be noted for an account: not while a recall is in force, and not beyond `MAX_LEASES`. */
-function hasRoomForLease(account: AccountState, nowMs: number): boolean {
-  const known = knownLeases(account, nowMs);
-  if (known.length >= MAX_LEASES) return false;
-  for (const { units, endsAtMs } of known) if (units === 0 && nowMs < endsAtMs) return false;
-  return true;
+/** Whether a recall is in force. */
+function isRecalled(leases: readonly Lease[], nowMs: number): boolean {
+  for (const { units, endsAtMs } of leases) if (units === 0 && nowMs < endsAtMs) return true;
+  return false;
 }

@@ -122,12 +122,19 @@ export interface Details {
 
 /** What a gateway asks for or returns of leases with a decision. */
 export interface LeaseTerms {
-  /** The gateway asks for at most this many units, under this id. */
-  readonly borrows?: { readonly id: number; readonly units: number } | undefined;
+  readonly borrows?: Borrows | undefined;
   /** The gateway returns what it did not use of a lease. */
   readonly returned?: ReturnedLease | undefined;
   /** The store refuses requests that do not fit, even if other gateways may still return units. */
   readonly isFinal?: true | undefined;
+}
+
+/** The gateway asks for at most this many units, under this id. */
+export interface Borrows {
+  readonly id: number;
+  readonly units: number;
+  /** For how long it can use them, milliseconds. The store may lend them for a shorter time. */
+  readonly forMs: number;
 }
 
 export interface ReturnedLease {

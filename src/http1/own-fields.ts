@@ -50,7 +50,7 @@ export const OWN_FIELDS: readonly OwnField[] = [
   {
     name: 'X-RateLimit-Remaining',
     says:
-      'The requests left in that window, from 0 to the limit. If several gateways serve a busy key, what the others have admitted in the last 250 ms may ' +
+      'The requests left in that window, from 0 to the limit. If several gateways serve a key, what the others have admitted in the last 250 ms, or 2 s for fewer than 40 requests a second, may ' +
       'not be subtracted yet.',
     example: '59',
     isExposed: true,

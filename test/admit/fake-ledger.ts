@@ -27,6 +27,8 @@ import type { WindowName } from '../../src/model/values.ts';
  */
 export class FakeLedger implements Ledger {
   readonly calls: (readonly DecisionRequest[])[] = [];
+  /** What it has lent. */
+  readonly lent: { readonly units: number; readonly forMs: number }[] = [];
   /** Unix milliseconds, with fractions. */
   nowMs = 1_800_000_000_000;
   away = false;
@@ -63,6 +65,7 @@ export class FakeLedger implements Ledger {
       const before = ids.map((id) => this.#of(id));
       const decision = decide(before, allowance, nowMs, cost, n, [], amounts, leaseTerms);
       for (const [i, id] of ids.entries()) this.#accounts.set(id, decision.accounts[i]!);
+      if (decision.lent !== undefined) this.lent.push(decision.lent);
       if (decision.waitMs !== undefined) for (const listener of this.#recalls) listener(consumerId);
       return decision;
     });

@@ -55,7 +55,9 @@ test('a reset calls back what is lent, waits for it, and takes nothing back that
   const lending = allowance({ day: 1_000 });
   const asks = { consumerId: 'lent', allowance: lending, cost: 1 };
   const used = async () => (await ledger.present('lent', lending))?.accounts[0].windows.day?.used;
-  const [decision] = await ledger.decide([{ ...asks, n: 10, leaseTerms: { borrows: { id: 7, units: 50 } } }]);
+  const [decision] = await ledger.decide([
+    { ...asks, n: 10, leaseTerms: { borrows: { id: 7, units: 50, forMs: 250 } } },
+  ]);
   expect(decision?.lent).toEqual({ units: 50, forMs: 250 });
   const recalls: string[] = [];
   const hearer = redis.duplicate();
@@ -67,7 +69,7 @@ test('a reset calls back what is lent, waits for it, and takes nothing back that
   await eventually(() => expect(recalls).toContain('tg:a:{lent}'));
   expect(await used()).toBe(60);
   // Nothing new is lent meanwhile.
-  const [more] = await ledger.decide([{ ...asks, n: 1, leaseTerms: { borrows: { id: 8, units: 50 } } }]);
+  const [more] = await ledger.decide([{ ...asks, n: 1, leaseTerms: { borrows: { id: 8, units: 50, forMs: 250 } } }]);
   expect(more).not.toHaveProperty('lent');
   const returned = { id: 7, unused: 20, places };
   await ledger.decide([{ ...asks, n: 0, leaseTerms: { returned } }]);
@@ -84,7 +86,7 @@ test('of an account at most 64 leases are known at a time', async () => {
   const lent = { expected: 0, told: 0 };
   let accounts = ALL_UNSEEN;
   for (let id = 1; id <= 66; id++) {
-    const leaseTerms = { borrows: { id, units: 4 } };
+    const leaseTerms = { borrows: { id, units: 4, forMs: 250 } };
     const expected = decide(accounts, plan, T0, 1, 1, undefined, undefined, leaseTerms);
     accounts = accountsAfter(accounts, expected, plan);
     const [told] = await ledger.decide([{ consumerId: 'many', allowance: plan, cost: 1, n: 1, leaseTerms }]);
@@ -139,7 +141,7 @@ class LendingHistory {
       await this.#expectOne(lease.consumerId, lease.plan, { cost: 1, n: 0 }, { returned: back! });
     }
     const terms: LeaseTerms = {
-      ...(borrows === undefined ? {} : { borrows: { id: 1_000 + i, units: borrows } }),
+      ...(borrows === undefined ? {} : { borrows: { id: 1_000 + i, ...borrows } }),
       ...(isFinal ? { isFinal: true } : {}),
       ...(isOfLease ? { returned: back! } : {}),
     };

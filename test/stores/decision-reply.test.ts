@@ -245,7 +245,7 @@ describe('the script is told', () => {
 
   test('what a gateway borrows and returns, each consumer apart', async () => {
     const { calls, sent } = callsOf([`${T0} 0 0 0 0 0 0`]);
-    const borrows = { borrows: { units: 20, id: 7 } };
+    const borrows = { borrows: { units: 20, id: 7, forMs: 900 } };
     const returned = { id: 7, unused: 5, places: [[2, 1], [4]] };
     await calls.decide([
       ask('a'),
@@ -255,8 +255,8 @@ describe('the script is told', () => {
       { ...ask('a'), leaseTerms: { isFinal: true, returned: { ...returned, unused: 0 } } },
       { ...ask('b'), amounts: {} },
     ]);
-    const borrowing = [2, 1, 1, 0, 20, 7, 0, 0, 0];
-    const returning = [...[2, 1, 1, 0, 0, 0, 1, 7, 5, 2, 1, 4], ...[2, 1, 1, 0, 0, 0, 1, 7, 0]];
+    const borrowing = [2, 1, 1, 0, 20, 7, 900, 0, 0, 0];
+    const returning = [...[2, 1, 1, 0, 0, 0, 0, 1, 7, 5, 2, 1, 4], ...[2, 1, 1, 0, 0, 0, 0, 1, 7, 0]];
     const runs = [...[2, 1, 1, 1], ...borrowing, ...borrowing, ...returning, ...[2, 1, 1, 1]];
     expect(JSON.parse(sent[0]!.args.at(-2)!)).toEqual(runs);
   });

@@ -56,7 +56,9 @@ describe('in Redis', () => {
       ['none', { ...allowance({}), history: 'admitted' as const }],
     ] as const) {
       const asks = { consumerId: id, allowance: lending, cost: 1 };
-      const [decision] = await ledger.decide([{ ...asks, n: 10, leaseTerms: { borrows: { id: 7, units: 50 } } }]);
+      const [decision] = await ledger.decide([
+        { ...asks, n: 10, leaseTerms: { borrows: { id: 7, units: 50, forMs: 250 } } },
+      ]);
       expect(decision?.lent?.units).toBe(50);
       const keptMs = Number(await command('PTTL', `tg:a:{${id}}`));
       const [seconds, microseconds] = ((await command('TIME')) as string[]).map(Number);

@@ -131,7 +131,7 @@ const cases: Readonly<Record<string, Case>> = {
     plan: allowance({ minute: 900 }),
     stored: { m: 40, M: T0 + 30_000, l: `7 20 ${T0 + 200} 0 0 ${T0 + 240}` },
     n: 1,
-    leaseTerms: { borrows: { id: 9, units: 20 } },
+    leaseTerms: { borrows: { id: 9, units: 20, forMs: 250 } },
     decided: { admitted: 1, mayReturn: true },
     changed: { m: 41 },
   },

@@ -211,8 +211,8 @@ export const sharedHistories: fc.Arbitrary<readonly SharedStep[]> = fc
 /** One step of a history in which gateways borrow and return units. */
 export interface LendingStep extends Step {
   readonly consumer: number;
-  /** How many units the gateway would like to borrow; undefined for none. */
-  readonly borrows: number | undefined;
+  /** How many units the gateway would like to borrow, and for how long; undefined for none. */
+  readonly borrows: { readonly units: number; readonly forMs: number } | undefined;
   /** Which of the earlier leases it returns, counted from the last, and how many units of it, which may be more than were lent. */
   readonly returned: { readonly lease: number; readonly unused: number } | undefined;
   readonly isFinal: boolean;
@@ -245,7 +245,10 @@ export const lendingHistories: fc.Arbitrary<readonly LendingStep[]> = fc
           shortMs: fc.option(fc.integer({ min: 0, max: 200 }), { nil: undefined, freq: 15 }),
           factor: fc.constantFrom(1, 1, 8, 60),
           consumer: fc.integer({ min: 0, max: 1 }),
-          borrows: fc.option(fc.integer({ min: 1, max: 60 }), { nil: undefined, freq: 3 }),
+          borrows: fc.option(
+            fc.record({ units: fc.integer({ min: 1, max: 60 }), forMs: fc.integer({ min: 250, max: 2_000 }) }),
+            { nil: undefined, freq: 3 },
+          ),
           returned: fc.option(
             fc.record({ lease: fc.integer({ min: 0, max: 2 }), unused: fc.integer({ min: 0, max: 40 }) }),
             { nil: undefined, freq: 2 },

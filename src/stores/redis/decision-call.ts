@@ -152,7 +152,10 @@ function isSame(one: DecisionRequest, other: DecisionRequest): boolean {
 /** What a request says about leases, as the script describes it. */
 function termsOf({ borrows, isFinal, returned }: LeaseTerms): number[] {
   const places = returned === undefined || returned.unused === 0 ? [] : returned.places.flat();
-  return [borrows?.units ?? 0, borrows?.id ?? 0, isFinal ? 1 : 0, returned?.id ?? 0, returned?.unused ?? 0, ...places];
+  return [
+    ...[borrows?.units ?? 0, borrows?.id ?? 0, borrows?.forMs ?? 0, isFinal ? 1 : 0],
+    ...[returned?.id ?? 0, returned?.unused ?? 0, ...places],
+  ];
 }
 
 /** The text of an allowance's rule, and from when until when by the store's clock its calendar windows are up to date. */

@@ -750,38 +750,42 @@ end
 rare_files.refusing = exports
 return exports
 elseif name == "leasing" then
-local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, RETURN_WITHIN_MS = false, takeBack = false, decideWithLeases = false}
-local knownLeases, unreturnedUnits, giveBack, mayHelp, lend, hasRoomForLease, HOUR_MS, MIN_LEASE_MS, SHARE, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
+local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, SHORT_LEASE_MS = false, RETURN_WITHIN_MS = false, RECALL_FOR_MS = false, takeBack = false, decideWithLeases = false}
+local knownLeases, unreturnedUnits, giveBack, mayHelp, lend, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
 function knownLeases(account, nowMs)
   local known = {}
   if account.leases == nil then
     return known
   end
-  local latestMs = nowMs + exports.MAX_LEASE_MS
+  local latestMs = nowMs + (isRecalled(account.leases, nowMs) and exports.RECALL_FOR_MS or exports.MAX_LEASE_MS)
   local ____all = account.leases for ____i = 1, #____all do local lease = ____all[____i]
     local id = lease.id
     local units = lease.units
     local endsAtMs = lease.endsAtMs
-    if nowMs < endsAtMs + KNOWN_FOR_MS and endsAtMs <= latestMs + MAX_AHEAD_MS then
+    if nowMs < endsAtMs + KNOWN_FOR_MS and endsAtMs <= nowMs + exports.MAX_LEASE_MS + MAX_AHEAD_MS then
       known[#known + 1] = endsAtMs > latestMs and ({id = id, units = units, endsAtMs = latestMs}) or lease
     end
   end
   return known
 end
---- The leases of an account after a recall; undefined if nothing is lent, or what is lent was recalled a moment ago.
+--- The leases of an account after a recall; undefined if nothing is lent, or what is lent was recalled a moment ago. Gateways that run
+-- return their units at once, so a request waits for others no longer than for a short lease.
 function exports.recalled(account, nowMs)
   local lent = {}
+  local endsAtMs = nowMs + exports.RECALL_FOR_MS
   local ____all = knownLeases(account, nowMs) for ____i = 1, #____all do local lease = ____all[____i]
-    if lease.units ~= 0 then
-      lent[#lent + 1] = lease
-    elseif lease.endsAtMs > nowMs + exports.MAX_LEASE_MS - RECALL_EVERY_MS then
+    local id = lease.id
+    local units = lease.units
+    if units ~= 0 then
+      lent[#lent + 1] = lease.endsAtMs > endsAtMs and ({id = id, units = units, endsAtMs = endsAtMs}) or lease
+    elseif lease.endsAtMs > endsAtMs - RECALL_EVERY_MS then
       return nil
     end
   end
   if #lent == 0 then
     return nil
   end
-  lent[#lent + 1] = {id = 0, units = 0, endsAtMs = nowMs + exports.MAX_LEASE_MS}
+  lent[#lent + 1] = {id = 0, units = 0, endsAtMs = endsAtMs}
   return lent
 end
 function unreturnedUnits(account, nowMs)
@@ -847,20 +851,23 @@ function mayHelp(decision, budgets, rule, isStrike)
   end
   return exports.waitFor(struck, nowMs) > 0
 end
-function lend(decision, budgets, id, most)
+function lend(decision, budgets, borrows)
   local ____decision_11 = decision
   local accounts = ____decision_11.accounts
   local cost = ____decision_11.cost
   local nowMs = ____decision_11.nowMs
-  local room = most * SHARE
-  local forMs = math.min(exports.MAX_LEASE_MS, HOUR_MS - nowMs % HOUR_MS)
+  local room = borrows.units * SHARE_OF_LONG
+  local forMs = HOUR_MS - nowMs % HOUR_MS
+  local most = MAX_LONG_LEASES
   do
     local i = 0
     while i < #accounts do
       local account = accounts[i + 1]
-      if account.strikes ~= nil or not hasRoomForLease(account, nowMs) then
+      local known = knownLeases(account, nowMs)
+      if account.strikes ~= nil or #known >= MAX_LEASES or isRecalled(known, nowMs) then
         return
       end
+      most = math.min(most, MAX_LONG_LEASES - #known)
       local ____all = budgets[i + 1].limits for ____i = 1, #____all do local limit = ____all[____i]
         local count = account.windows[limit.window]
         if count == nil then
@@ -875,8 +882,10 @@ function lend(decision, budgets, id, most)
       i = i + 1
     end
   end
+  local isLong = most > 0 and borrows.units * SHARE_OF_LONG <= room
+  forMs = math.min(forMs, borrows.forMs, isLong and exports.MAX_LEASE_MS or exports.SHORT_LEASE_MS)
   local units = math.min(
-    most,
+    math.ceil(borrows.units * forMs / borrows.forMs),
     math.floor(room / SHARE)
   )
   if units < math.max(MIN_UNITS, MIN_REQUESTS * cost) or forMs < MIN_LEASE_MS then
@@ -890,38 +899,40 @@ function lend(decision, budgets, id, most)
       local limits = ____budgets_index_12.limits
       charging_count(account.windows, limits, nowMs, units)
       local leases = knownLeases(account, nowMs)
-      leases[#leases + 1] = {id = id, units = #limits == 0 and -units or units, endsAtMs = nowMs + forMs}
+      leases[#leases + 1] = {id = borrows.id, units = #limits == 0 and -units or units, endsAtMs = nowMs + forMs}
       account.leases = leases
       i = i + 1
     end
   end
   decision.lent = {units = units, forMs = forMs}
 end
-function hasRoomForLease(account, nowMs)
-  local known = knownLeases(account, nowMs)
-  if #known >= MAX_LEASES then
-    return false
-  end
-  local ____all = known for ____i = 1, #____all do local ____value = ____all[____i]
+function isRecalled(leases, nowMs)
+  local ____all = leases for ____i = 1, #____all do local ____value = ____all[____i]
     local units = ____value.units
     local endsAtMs = ____value.endsAtMs
     if units == 0 and nowMs < endsAtMs then
-      return false
+      return true
     end
   end
-  return true
+  return false
 end
 HOUR_MS = 3600000
---- The longest lease. It is short because requests may wait until the lease of a killed gateway has ended.
-exports.MAX_LEASE_MS = 250
+--- The longest lease.
+exports.MAX_LEASE_MS = 2000
+--- The longest lease of an account that is close to its limit. It is short because a killed gateway does not return its units.
+exports.SHORT_LEASE_MS = 250
 MIN_LEASE_MS = 10
 SHARE = 16
+SHARE_OF_LONG = 64
+MAX_LONG_LEASES = 8
 MIN_UNITS = 4
 MIN_REQUESTS = 2
 --- How long after the end of a lease its return may be on the way, so that a request waits for it and the store does not refuse it.
 exports.RETURN_WITHIN_MS = 100
 KNOWN_FOR_MS = 2000
 MAX_AHEAD_MS = 5000
+--- A recall is in force for this long: the store lends nothing of the account meanwhile, and what it has lent ends with it.
+exports.RECALL_FOR_MS = 250
 RECALL_EVERY_MS = 20
 MAX_LEASES = 64
 --- True while a gateway may still return units of this account, even if no request can wait that long.
@@ -955,6 +966,16 @@ local function recall(decision)
   if #recalls > 0 then
     decision.recalls = recalls
   end
+end
+local function longestWait(accounts, nowMs)
+  local longest = 0
+  local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
+    longest = math.max(
+      longest,
+      exports.waitFor(account, nowMs)
+    )
+  end
+  return longest
 end
 --- Takes back what a gateway did not use of a lease: once, because the lease is then gone.
 function exports.takeBack(decision, budgets, returned)
@@ -1015,19 +1036,10 @@ function exports.decideWithLeases(decision, budgets, rule, room, terms)
   if admitted < room then
     decision.isCrowded = true
   elseif admitted < n then
-    local waitMs = 0
-    if not (terms and terms.isFinal) then
-      local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
-        waitMs = math.max(
-          waitMs,
-          exports.waitFor(account, nowMs)
-        )
-      end
-    end
     local isStrike = rare_files.refusing.isStrike(budgets, rule, cost, amounts)
-    if waitMs > 0 and mayHelp(decision, budgets, rule, isStrike) then
+    if not (terms and terms.isFinal) and longestWait(accounts, nowMs) > 0 and mayHelp(decision, budgets, rule, isStrike) then
       recall(decision)
-      decision.waitMs = waitMs
+      decision.waitMs = longestWait(accounts, nowMs)
     elseif isStrike then
       rare_files.refusing.strike(decision, budgets, rule)
       if decision.imposesBan then
@@ -1036,7 +1048,7 @@ function exports.decideWithLeases(decision, budgets, rule, room, terms)
       end
     end
   elseif (terms and terms.borrows) ~= nil and n > 0 then
-    lend(decision, budgets, terms.borrows.id, terms.borrows.units)
+    lend(decision, budgets, terms.borrows)
   end
 end
 rare_files.leasing = exports
@@ -2150,14 +2162,14 @@ local function readDetails(details, runs, from, rule, hasTerms)
   if hasTerms then
     local terms = {}
     if runs[at + 1] > 0 then
-      terms.borrows = {id = runs[at + 1 + 1], units = runs[at + 1]}
+      terms.borrows = {id = runs[at + 1 + 1], units = runs[at + 1], forMs = runs[at + 2 + 1]}
     end
-    if runs[at + 2 + 1] == 1 then
+    if runs[at + 3 + 1] == 1 then
       terms.isFinal = true
     end
-    local id = runs[at + 3 + 1]
-    local unused = runs[at + 4 + 1]
-    at = at + 5
+    local id = runs[at + 4 + 1]
+    local unused = runs[at + 5 + 1]
+    at = at + 6
     if id > 0 then
       local places = {}
       local ____all = budgets for ____i = 1, #____all do local ____value = ____all[____i]

@@ -231,7 +231,16 @@ test.each([SEED])(
         const n = lease !== undefined && chance.share() < 0.5 ? 0 : 1 + chance.below(chance.of([3, 20, 90, 200]));
         const borrows = chance.share() < 0.3 ? 0 : 1 + chance.below(60);
         const isFinal = chance.share() < 0.2 ? 1 : 0;
-        const terms = [0, borrows, 1_000 + step, isFinal, lease?.id ?? 0, unused, ...places];
+        const terms = [
+          0,
+          borrows,
+          1_000 + step,
+          chance.of([250, 1_000, 2_000]),
+          isFinal,
+          lease?.id ?? 0,
+          unused,
+          ...places,
+        ];
         const budgets = [budgetOf('', own(nowMs)), budgetOf('customer', shared(nowMs))];
         const rule: StoredRule = { budgets, bansIn, ...bans, histories: 2, units: [] };
         const args = [[2, n, 1 + chance.below(3), ...terms], rule].map((one) => JSON.stringify(one));

@@ -5,7 +5,7 @@ import type { Allowance } from '../../../src/admit/plan.ts';
 import { type AdmissionResult, type Reservation, sameAmounts } from '../../../src/admit/verdict.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { UNSEEN } from '../../../src/engine/decide.ts';
-import { MAX_LEASE_MS, RETURN_WITHIN_MS } from '../../../src/engine/leasing.ts';
+import { RECALL_FOR_MS, RETURN_WITHIN_MS } from '../../../src/engine/leasing.ts';
 import type { Amounts, Decision } from '../../../src/engine/types.ts';
 import type { WindowName } from '../../../src/model/values.ts';
 import { budgetsOf, chargedIn, historiesOfUnit, type JudgedBudget } from './budgets.ts';
@@ -89,11 +89,8 @@ interface Account {
 export const TIMEOUT_MS = 100;
 /** How much later than a deadline a request may be answered: timers count whole milliseconds and wait for a turn. */
 const LATE_MS = 3;
-/**
- * How long a request waits at most for units that gateways may return. The store is asked at the end, and may just have been asked
- * before.
- */
-const WAIT_MS = MAX_LEASE_MS + RETURN_WITHIN_MS;
+/** How long a request waits at most for units that gateways may return. */
+const MAX_WAIT_MS = RECALL_FOR_MS + RETURN_WITHIN_MS;
 /** How long it waits at most if nothing has failed: leases are called back. */
 const RECALLED_WITHIN_MS = 100;
 /** So many requests of a gateway may wait. */
@@ -624,7 +621,7 @@ export class Judge implements WireListener {
   /** Requests wait for units: all that the judge cannot tell from them may be those. */
   #noteWait(one: Request, { waitMs = 0 }: Decision): void {
     const nowMs = performance.now();
-    if (waitMs > WAIT_MS) this.#break(`The store lets requests wait for ${waitMs} ms.`);
+    if (waitMs > MAX_WAIT_MS) this.#break(`The store lets requests wait for ${waitMs} ms.`);
     const kinds = this.#waitedAt.get(one.plan) ?? new Map<string, number>();
     this.#waitedAt.set(one.plan, kinds.set(kindOf(one), nowMs));
     const withinMs = this.#leases.isWell ? RECALLED_WITHIN_MS : waitMs + TIMEOUT_MS + LATE_MS;
@@ -638,7 +635,7 @@ export class Judge implements WireListener {
   /** Whether requests like this one have just waited for units. */
   #hasWaited(request: Request): boolean {
     const atMs = this.#waitedAt.get(request.plan)?.get(kindOf(request));
-    return atMs !== undefined && performance.now() < atMs + WAIT_MS + 2 * TIMEOUT_MS;
+    return atMs !== undefined && performance.now() < atMs + MAX_WAIT_MS + 2 * TIMEOUT_MS;
   }
 
   #judgeMemory(request: Request): void {

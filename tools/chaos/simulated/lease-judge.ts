@@ -46,9 +46,13 @@ interface Asked {
   readonly isCrowded: boolean;
 }
 
-/** What src/engine/leasing.ts has to keep: the longest lease, how long after its end units may be waited for, the pause between two recalls. */
-const MAX_LEASE_MS = 250;
+/**
+ * What src/engine/leasing.ts has to keep: the longest lease, how long after its end units may be waited for, how long a recall is in
+ * force, and the pause between two recalls.
+ */
+const MAX_LEASE_MS = 2_000;
 const RETURN_WITHIN_MS = 100;
+const RECALL_FOR_MS = 250;
 const RECALL_EVERY_MS = 20;
 /** So long after the store has lost writes or its clock was set, it may know any lease; no longer than from one that was just lent. */
 const AFTER_DISTURBANCE_MS = 6_000;
@@ -160,7 +164,7 @@ export class LeaseJudge {
     let isLent = monotonicMs < this.#disturbedUntilMs;
     for (const { accountId } of accounts) {
       const agoMs = nowMs - (this.#recalledAtMs.get(accountId) ?? Number.NEGATIVE_INFINITY);
-      if (lent !== undefined && agoMs < MAX_LEASE_MS)
+      if (lent !== undefined && agoMs < RECALL_FOR_MS)
         return `The store lent units of ${accountId} ${agoMs} ms after a recall.`;
       let awaitedUntilMs = this.#awaitedUntilMs.get(accountId) ?? 0;
       // A lease that was lent later may end earlier, under another plan or of another key.

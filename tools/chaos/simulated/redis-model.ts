@@ -5,7 +5,7 @@ import { limitAt, type WindowLimit } from '../../../src/admit/windows.ts';
 import { lift } from '../../../src/engine/changes.ts';
 import { countIn, presentCount, WINDOW_MS } from '../../../src/engine/counting.ts';
 import { UNSEEN } from '../../../src/engine/decide.ts';
-import { MAX_LEASE_MS } from '../../../src/engine/leasing.ts';
+import { MAX_LEASE_MS, RECALL_FOR_MS } from '../../../src/engine/leasing.ts';
 import type { AccountState, Decision, Lease, LeaseTerms } from '../../../src/engine/types.ts';
 import type { WindowCount } from '../../../src/model/account.ts';
 import { WINDOWS, type WindowName } from '../../../src/model/values.ts';
@@ -204,7 +204,7 @@ export class RedisModel {
     if (isWritten) this.#write(charged, recorded);
     // A notice that nothing more is lent goes with a recall.
     const isNoticed = (state: AccountState | undefined) =>
-      state?.leases?.some(({ units, endsAtMs }) => units === 0 && endsAtMs === nowMs + MAX_LEASE_MS) === true;
+      state?.leases?.some(({ units, endsAtMs }) => units === 0 && endsAtMs === nowMs + RECALL_FOR_MS) === true;
     const recalled = accountIds.filter((_, i) => isNoticed(charged[i]!.stored) && !isNoticed(known[i]?.state));
     return {
       kind: 'decision',

@@ -66,15 +66,15 @@ export function decisionParts(names: readonly string[], [runs, ...texts]: readon
 
 /** What a gateway says about leases. @returns that, and how many numbers it takes */
 function leaseTermsIn(numbers: readonly number[], { budgets }: StoredRule): { leaseTerms: LeaseTerms; size: number } {
-  const [units, id, isFinal, returnedId, unused] = numbers as [number, number, number, number, number];
-  let size = 5;
+  const [units, id, forMs, isFinal, returnedId, unused] = numbers as [number, number, number, number, number, number];
+  let size = 6;
   const places = budgets.map(({ limits }) => {
     const from = size;
     if (returnedId > 0 && unused > 0) size += limits.length;
     return numbers.slice(from, size);
   });
   const leaseTerms = {
-    ...(units === 0 ? {} : { borrows: { id, units } }),
+    ...(units === 0 ? {} : { borrows: { id, units, forMs } }),
     ...(returnedId === 0 ? {} : { returned: { id: returnedId, unused, places } }),
     ...(isFinal === 1 ? { isFinal: true as const } : {}),
   };

@@ -299,7 +299,7 @@ function takeBack(charged: readonly Charged[], { id, unused }: ReturnedLease, no
   }
 }
 
-/** At most a sixteenth of what is left in each window, without strikes, and not beyond any window, slice or hour. */
+/** At most a sixteenth, or for longer than a short time a 64th, of what is left in each window, without strikes, and not beyond any window, slice or hour. */
 function judgeLent(
   charged: readonly Charged[],
   { nowMs, lent }: Decision,
@@ -314,15 +314,18 @@ function judgeLent(
     if (account.strikes > 0 && nowMs < account.strikesEndAtMs) return `${what} in spite of strikes.`;
     for (const limit of budget.limits) {
       const room = limit.limit - countNow(windowOf(account, limit), limit, nowMs).least - spentIn(budget);
-      if (units * SHARE > room) return `${what} of the ${room} that are left in a ${limit.window}.`;
+      if (units * (forMs > SHORT_LEASE_MS ? SHARE_OF_LONG : SHARE) > room)
+        return `${what} of the ${room} that are left in a ${limit.window}.`;
       if (endsAtMs > endOfPart(limit, told)) return `${what}, beyond the end of a ${limit.window} or of its slice.`;
     }
   }
   return null;
 }
 
-/** Which part of what is left is lent at most. */
+/** Which part of what is left is lent at most, for a short time and for a longer one. */
 const SHARE = 16;
+const SHARE_OF_LONG = 64;
+const SHORT_LEASE_MS = 250;
 const HOUR_MS = 3_600_000;
 
 /** When the window ends, or the slice in which it counts at present. */

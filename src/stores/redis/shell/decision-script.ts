@@ -150,11 +150,11 @@ function readDetails(
   let at = from;
   if (hasTerms) {
     const terms: Draft<LeaseTerms> = {};
-    if (runs[at]! > 0) terms.borrows = { id: runs[at + 1]!, units: runs[at]! };
-    if (runs[at + 2] === 1) terms.isFinal = true;
-    const id = runs[at + 3]!;
-    const unused = runs[at + 4]!;
-    at += 5;
+    if (runs[at]! > 0) terms.borrows = { id: runs[at + 1]!, units: runs[at]!, forMs: runs[at + 2]! };
+    if (runs[at + 3] === 1) terms.isFinal = true;
+    const id = runs[at + 4]!;
+    const unused = runs[at + 5]!;
+    at += 6;
     if (id > 0) {
       const places: number[][] = [];
       for (const { limits } of budgets) {
