@@ -1,6 +1,7 @@
 import { WINDOW_MS } from '../engine/counting.ts';
 import {
   type BanRule,
+  IN_ONE_READING,
   type Limits,
   MAX_GROUPS,
   type Plan,
@@ -12,13 +13,7 @@ import {
 import { WINDOWS, type WindowName } from '../model/values.ts';
 import { type WindowLimit, windowLimit } from './windows.ts';
 
-/**
- * A set of groups and units is a number with a bit for each group, then this bit: the request belongs to some group by only one
- * reading of its path. The bits of units follow.
- */
-export const IN_ONE_READING = 1 << MAX_GROUPS;
-
-/** The bit of a unit in a set of groups and units. @param index in `UnitBudgets.names` */
+/** The bit of a unit in a set of groups and units, behind those of groups. @param index in `UnitBudgets.names` */
 export function bitOfUnit(index: number): number {
   return 1 << (MAX_GROUPS + 1 + index);
 }

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { calendarOf } from '../admit/calendar.ts';
 import {
   type BanRule,
+  groupMembers,
   limitOr,
   limitRule,
   MAX_GROUPS,
@@ -162,15 +163,7 @@ function unitsSchema(description: string) {
     .optional()
     .meta({ minProperties: 1, maxProperties: MAX_UNITS, description });
 }
-const groupRoute = z
-  .string('must be a pattern such as /v1/search/**, or with methods in front, POST /v1/orders')
-  .describe('A pattern as in `routes` of gateway.yaml, or with methods in front: `POST,PUT /v1/orders`.');
-const group = z.strictObject({
-  routes: z
-    .array(groupRoute, 'must be a list of patterns')
-    .min(1, 'must have at least one pattern')
-    .max(100, 'must not have more than 100 patterns')
-    .describe('Which requests belong to the group, by their path. A request belongs to every group that matches it.'),
+const group = groupMembers.safeExtend({
   limits: z
     .strictObject(byWindow(shadowLimit, '', 'Number of requests of the group that one window admits.'))
     .meta({ minProperties: 1, description: 'Limits of the group, by window, as those of the plan.' })
@@ -217,11 +210,7 @@ const plan = z.strictObject({
   groups: z
     .record(values.limitName('group'), group)
     .refine((groups) => Object.keys(groups).length <= MAX_GROUPS, `must not have more than ${MAX_GROUPS} groups`)
-    .transform((groups) =>
-      Object.entries(groups).map(([name, { routes, limits, instead, units }]) => {
-        return { name, routes, instead, ...limits, units };
-      }),
-    )
+    .transform((groups) => Object.entries(groups).map(([name, { limits, ...of }]) => ({ name, ...of, ...limits })))
     .optional()
     .meta({
       minProperties: 1,

@@ -1,7 +1,7 @@
-import { type Allowance, allowanceOf, bitOfUnit, IN_ONE_READING, withBudgets } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../admit/plan.ts';
 import type { Consumer } from '../identify/identify.ts';
 import type { Limits, Plan, Plans } from '../model/plan.ts';
-import { groupRouteOf, PathGroups } from '../routing/path-groups.ts';
+import { type GroupedRequest, PathGroups } from '../routing/path-groups.ts';
 
 /** The members of a consumer that decide its limits. */
 type Limited = Pick<Consumer, 'plan' | 'limits' | 'customer'>;
@@ -28,14 +28,7 @@ export class Allowances {
     this.#plans = plans;
     this.#keepsHistory = keepsHistory;
     for (const { groups } of plans.values()) {
-      if (groups === undefined) continue;
-      this.#pathGroups.set(
-        groups,
-        new PathGroups(
-          groups.map(({ routes }) => routes.map(groupRouteOf)),
-          IN_ONE_READING,
-        ),
-      );
+      if (groups !== undefined) this.#pathGroups.set(groups, new PathGroups(groups));
     }
   }
 
@@ -62,14 +55,13 @@ export class Allowances {
    */
   ofRequest(
     allowance: Allowance,
-    path: string,
-    method: string,
+    request: GroupedRequest,
     named: readonly string[] | null = null,
     charges: readonly { readonly unit: string }[] | null = null,
   ): Allowance {
     const { groups, units } = allowance;
     if (groups === undefined && (units === undefined || charges === null)) return allowance;
-    let bits = groups === undefined ? 0 : (this.#pathGroups.get(groups)?.matching(path, method) ?? 0);
+    let bits = groups === undefined ? 0 : (this.#pathGroups.get(groups)?.matching(request) ?? 0);
     for (const name of named ?? []) {
       const index = groups?.findIndex((group) => group.name === name) ?? -1;
       if (index >= 0) bits |= 1 << index;

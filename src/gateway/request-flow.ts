@@ -276,7 +276,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     const match = this.#match;
     const { groups, cost: ownCost } = this.#permission;
     const charged = match?.route.charges ?? null;
-    const allowance = this.#deps.allowances.ofRequest(caller.allowance, head.path, head.method, groups, charged);
+    const allowance = this.#deps.allowances.ofRequest(caller.allowance, head, groups, charged);
     const cost = ownCost ?? match?.route.cost ?? 1;
     const charges = charged === null ? null : chargesOf(allowance, charged);
     if (charges !== null) this.#payment = new Payment(this.#deps, caller, head, charges);

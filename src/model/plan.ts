@@ -12,6 +12,11 @@ import { count, eachWindow, WINDOWS, type WindowName, windowName } from './value
 export const MAX_LIMIT = MAX_INTEGER;
 /** Groups of routes that a plan may have. */
 export const MAX_GROUPS = 15;
+/**
+ * A set of groups is a number with a bit for each, then this bit: the request belongs to some group by only one reading of its path.
+ * In a set of groups and units, the bits of units follow (`bitOfUnit`).
+ */
+export const IN_ONE_READING = 1 << MAX_GROUPS;
 /** Units that a plan may have. */
 export const MAX_UNITS = 8;
 
@@ -160,9 +165,25 @@ const banRule = z.strictObject({
 });
 export type BanRule = Readonly<z.output<typeof banRule>>;
 
+/** By what requests belong to a group, as plans.yaml writes it and reports show it. Its patterns are read in src/routing/path-groups.ts. */
+export const groupMembers = z.strictObject({
+  routes: z
+    .array(
+      z
+        .string('must be a pattern such as /v1/search/**, or with methods in front, POST /v1/orders')
+        .describe('A pattern as in `routes` of gateway.yaml, or with methods in front: `POST,PUT /v1/orders`.'),
+      'must be a list of patterns',
+    )
+    .min(1, 'must have at least one pattern')
+    .max(100, 'must not have more than 100 patterns')
+    .describe('Which requests belong to the group, by their path. A request belongs to every group that matches it.'),
+});
+/** The names of `groupMembers`. */
+export const GROUP_MEMBERS = groupMembers.keyof().options;
+
 const group = z.strictObject({
   name: z.string(),
-  routes: z.array(z.string()).describe('Patterns of paths, some with methods in front: `POST /v1/orders`.'),
+  ...groupMembers.shape,
   limits: counts,
   forms: forms.optional(),
   instead: z.boolean().describe("Whether its requests are counted by these limits in place of the plan's own."),
@@ -265,5 +286,5 @@ export function partText(part: LimitsPart & Pick<Plan, 'inFlight' | 'units'>): s
 
 /** A group of routes in words: `minute 10, tokens-day 50 on /v1/search/**`, or `minute 10 instead, on /v1/search/**, POST /v1/reports`. */
 export function groupText(group: PlanGroup): string {
-  return `${partText(group)}${group.instead ? ' instead,' : ''} on ${group.routes.join(', ')}`;
+  return `${partText(group)}${group.instead ? ' instead,' : ''} on ${GROUP_MEMBERS.flatMap((kind) => group[kind]).join(', ')}`;
 }

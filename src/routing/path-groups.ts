@@ -1,3 +1,5 @@
+import type { Head } from '../http1/request-head.ts';
+import { IN_ONE_READING, type PlanGroup } from '../model/plan.ts';
 import { mayBeReadOtherwise, plainPath, plainSegment } from './pattern.ts';
 
 /*
@@ -6,7 +8,7 @@ import { mayBeReadOtherwise, plainPath, plainSegment } from './pattern.ts';
  */
 
 /** One entry of a group: `/v1/search/**`, or with methods in front, `POST,PUT /v1/orders`. */
-interface GroupRoute {
+export interface GroupRoute {
   /** Null: every method. */
   readonly methods: readonly string[] | null;
   readonly path: string;
@@ -22,11 +24,16 @@ export function groupRouteOf(text: string): GroupRoute {
   return { methods: all.includes('GET') ? [...all, 'HEAD'] : all, path: path! };
 }
 
-/** Whether some request belongs to both: a group and a route, of which `route` has methods in any case. */
-export function isCommon(group: GroupRoute, route: GroupRoute): boolean {
-  const { methods } = group;
+/** Whether some request of a path belongs to a group. @param path a pattern of a route */
+export function mayHold({ routes }: GroupMembers, path: string): boolean {
+  return routes.some((route) => isCommon(route, { methods: null, path }));
+}
+
+/** Whether some request belongs to both: an entry of a group and a route, of which `route` has methods in any case. */
+export function isCommon(entry: string, route: GroupRoute): boolean {
+  const { methods, path } = groupRouteOf(entry);
   if (methods !== null && !(route.methods ?? methods).some((method) => methods.includes(method))) return false;
-  return [asSent, plainSegment].some((read) => isCommonPath(group.path, route.path, read));
+  return [asSent, plainSegment].some((read) => isCommonPath(path, route.path, read));
 }
 
 function isCommonPath(one: string, other: string, read: Reading): boolean {
@@ -43,6 +50,10 @@ function isCommonPath(one: string, other: string, read: Reading): boolean {
 function isName(segment: string): boolean {
   return segment.startsWith('{');
 }
+
+type GroupMembers = Pick<PlanGroup, 'routes'>;
+/** A request, as far as it decides to which groups it belongs. */
+export type GroupedRequest = Pick<Head, 'method' | 'path'>;
 
 /** How the literal segments of a pattern are read. Its names and its `**` are those of its own text. */
 type Reading = (segment: string) => string;
@@ -65,25 +76,21 @@ export class PathGroups {
   readonly #groups: readonly (readonly CompiledRoute[])[];
   /** Whether a pattern is not in its plainest form itself, so that a path that is has two readings as well. */
   readonly #comparesAllTwice: boolean;
-  readonly #inOneReading: number;
 
-  /**
-   * @param groups at most 15
-   * @param inOneReading the bit that is set where the two readings of a path differ
-   */
-  constructor(groups: readonly (readonly GroupRoute[])[], inOneReading: number) {
-    this.#inOneReading = inOneReading;
-    this.#groups = groups.map((routes) => routes.map(compiled));
-    const segments = groups.flat().flatMap(({ path }) => path.split('/'));
+  /** @param groups at most `MAX_GROUPS` */
+  constructor(groups: readonly GroupMembers[]) {
+    const routes = groups.map((group) => group.routes.map(groupRouteOf));
+    this.#groups = routes.map((ofGroup) => ofGroup.map(compiled));
+    const segments = routes.flat().flatMap(({ path }) => path.split('/'));
     this.#comparesAllTwice = segments.some((segment) => !isName(segment) && plainSegment(segment) !== segment);
   }
 
-  /** The groups of a request: bit `i` is set for the group at index `i`. @param path raw, without its query */
-  matching(path: string, method: string): number {
+  /** The groups of a request: bit `i` is set for the group at index `i`, and `IN_ONE_READING` where two readings differ. */
+  matching({ path, method }: GroupedRequest): number {
     const found = this.#matching('asSent', path, method);
     if (!this.#comparesAllTwice && !mayBeReadOtherwise(path)) return found;
     const foundPlain = this.#matching('plain', plainPath(path), method);
-    return found === foundPlain ? found : found | foundPlain | this.#inOneReading;
+    return found === foundPlain ? found : found | foundPlain | IN_ONE_READING;
   }
 
   #matching(reading: 'asSent' | 'plain', path: string, method: string): number {

@@ -1,14 +1,14 @@
 import { expect } from 'vitest';
 import { accountIdOf, accountIdsOf } from '../../src/admit/account-id.ts';
 import { accountsAfter, decide, settled } from '../../src/admit/decision.ts';
-import { type Allowance, allowanceOf, bitOfUnit, IN_ONE_READING, withBudgets } from '../../src/admit/plan.ts';
+import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/plan.ts';
 import { type Reservation, verdictOf } from '../../src/admit/verdict.ts';
 import { parsePlans } from '../../src/config/plans-schema.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
 import type { AccountState, Amounts } from '../../src/engine/types.ts';
 import type { Limits, Plans } from '../../src/model/plan.ts';
 import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts';
-import { groupRouteOf, PathGroups } from '../../src/routing/path-groups.ts';
+import { PathGroups } from '../../src/routing/path-groups.ts';
 import type { Recording } from '../../src/simulate/recording.ts';
 import { replay } from '../../src/simulate/replay.ts';
 import { lineOf, recordingOf } from './recorded.ts';
@@ -53,12 +53,9 @@ export class Gateway {
     const plan = this.#plans.plans.get(caller.plan)!;
     const found = allowanceOf(plan, caller.own, false, caller.customer);
     if ('missing' in found) throw new Error('a limit is missing');
-    const matcher = new PathGroups(
-      (plan.groups ?? []).map(({ routes }) => routes.map(groupRouteOf)),
-      IN_ONE_READING,
-    );
+    const matcher = new PathGroups(plan.groups ?? []);
     const ofUnits = (found.units?.names ?? []).map((unit, i) => (unit in reserved ? bitOfUnit(i) : 0));
-    const bits = ofUnits.reduce((all, bit) => all | bit, matcher.matching(path, method) | ofPolicy);
+    const bits = ofUnits.reduce((all, bit) => all | bit, matcher.matching({ path, method }) | ofPolicy);
     const allowance = withBudgets(found, bits);
     const charged = Object.entries(reserved).filter(([unit]) => allowance.inUnits?.includes(unit));
     const amounts = charged.length === 0 ? undefined : Object.fromEntries(charged);

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { IN_ONE_READING } from '../../src/admit/plan.ts';
-import type { Plans } from '../../src/model/plan.ts';
+import { IN_ONE_READING, type Plans } from '../../src/model/plan.ts';
 import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts';
 import { RecordedRequests, simulate } from '../../src/operations/plans/simulation.ts';
 import { type Replay, replay } from '../../src/simulate/replay.ts';

@@ -1,6 +1,7 @@
 import { writtenDuration } from '../../config/setting-values.ts';
 import {
   type BanRule,
+  GROUP_MEMBERS,
   groupText,
   type LimitsPart,
   limitsText,
@@ -102,10 +103,11 @@ function changesForCustomers(old: Plan, now: Plan, live: LiveKeys | null): reado
 function changesOfGroups(old: Plan, now: Plan): readonly PlansChange[] {
   const plan = old.name;
   return changesOfNamed(plan, 'groups', [old.groups, now.groups], groupText, (path, was, is) => {
-    const [gone, added] = [without(was.routes, is.routes), without(is.routes, was.routes)];
     return [
-      ...gone.flatMap((route) => change(plan, `${path}.routes`, route, null)),
-      ...added.flatMap((route) => change(plan, `${path}.routes`, null, route)),
+      ...GROUP_MEMBERS.flatMap((kind) => [
+        ...without(was[kind], is[kind]).flatMap((one) => change(plan, `${path}.${kind}`, one, null)),
+        ...without(is[kind], was[kind]).flatMap((one) => change(plan, `${path}.${kind}`, null, one)),
+      ]),
       ...changesOfLimits(plan, `${path}.limits`, was, is),
       ...changesOfUnits(plan, `${path}.units`, [was.units, is.units]),
       ...change(plan, `${path}.instead`, String(was.instead), String(is.instead)),

@@ -1,7 +1,6 @@
-import { IN_ONE_READING } from '../../admit/plan.ts';
 import type { Plan, Plans } from '../../model/plan.ts';
 import { WINDOWS } from '../../model/values.ts';
-import { groupRouteOf, PathGroups } from '../../routing/path-groups.ts';
+import { PathGroups } from '../../routing/path-groups.ts';
 import type { GroupsOf } from '../../simulate/recording.ts';
 
 /**
@@ -18,7 +17,8 @@ export function groupsOfRecorded(tried: Plans, before: Plans | null): GroupsOf |
     const [low, high] = [ofTried.get(plan), ofBefore.get(plan)];
     if (low === undefined && high === undefined) return 0;
     if (path === null) return null;
-    let [groups, groupsBefore] = [low?.matching(path, method) ?? 0, high?.matching(path, method) ?? 0];
+    const request = { path, method };
+    let [groups, groupsBefore] = [low?.matching(request) ?? 0, high?.matching(request) ?? 0];
     for (const { name, bit } of high?.chargedIn(limits) ?? []) {
       if ((groupsBefore & bit) !== 0) continue;
       groupsBefore |= bit;
@@ -33,10 +33,7 @@ class PlanGroups extends PathGroups {
   readonly #groups: readonly { readonly name: string; readonly bit: number; readonly limits: readonly string[] }[];
 
   constructor(groups: NonNullable<Plan['groups']>) {
-    super(
-      groups.map(({ routes }) => routes.map(groupRouteOf)),
-      IN_ONE_READING,
-    );
+    super(groups);
     this.#groups = groups.map(({ name }, i) => {
       const limits = WINDOWS.flatMap((window) => [`"${name}-${window}":`, `"customer-${name}-${window}":`]);
       return { name, bit: 1 << i, limits };

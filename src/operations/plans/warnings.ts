@@ -2,7 +2,7 @@ import { unitNamesIn } from '../../admit/plan.ts';
 import type { Fault, Path } from '../../config/fault.ts';
 import type { Plan, Plans, PlanUnit } from '../../model/plan.ts';
 import { WINDOWS } from '../../model/values.ts';
-import { groupRouteOf, isCommon } from '../../routing/path-groups.ts';
+import { type GroupRoute, isCommon, mayHold } from '../../routing/path-groups.ts';
 import type { Route } from '../../routing/route.ts';
 import { type LiveKeysByPlan, usersText } from '../plans-in-use.ts';
 
@@ -125,10 +125,8 @@ function warnOfCosts(plan: Plan, routes: readonly PricedRoute[], warn: Warn): vo
 function partsOf({ name, limits, units, eachKey, groups = [] }: Plan, routes: readonly PricedRoute[]) {
   const path = ['plans', name];
   const counted = routes.filter(({ perAddress }) => perAddress === null);
-  const ofGroups = groups.map((group) => {
-    const patterns = group.routes.map(groupRouteOf);
-    const charging = counted.filter((one) => patterns.some((of) => isCommon(of, { methods: null, path: one.path })));
-    return { part: group, path: [...path, 'groups', group.name], charging };
+  const ofGroups = groups.map((part) => {
+    return { part, path: [...path, 'groups', part.name], charging: counted.filter((one) => mayHold(part, one.path)) };
   });
   const ofKey = { limits: {}, units: eachKey?.units };
   return [
@@ -206,11 +204,10 @@ function warnOfCostsAbove(limits: Plan['limits'], path: Path, routes: readonly P
 }
 
 /** Warns of patterns of groups that match no request that any route serves. */
-function warnOfIdleGroups({ name, groups = [] }: Plan, routes: readonly ReturnType<typeof groupRouteOf>[], warn: Warn) {
+function warnOfIdleGroups({ name, groups = [] }: Plan, routes: readonly GroupRoute[], warn: Warn) {
   for (const group of groups) {
     for (const [i, pattern] of group.routes.entries()) {
-      const parsed = groupRouteOf(pattern);
-      if (routes.some((route) => isCommon(parsed, route))) continue;
+      if (routes.some((route) => isCommon(pattern, route))) continue;
       warn(['plans', name, 'groups', group.name, 'routes', i], `matches no route of gateway.yaml that needs a key.`);
     }
   }
