@@ -248,9 +248,10 @@ function countedWindowsOf(
   for (let i = 0; i < budgets.length; i++) {
     const { limits, unit = null } = budgets[i]!;
     const { windows, topUps } = accounts[i]!;
+    const limitsNow = withTopUps(limits, topUps, nowMs);
     const charge = chargeOf(budgets[i]!, cost, amounts);
     const needed = neededFor(charge);
-    for (const one of withTopUps(limits, topUps, nowMs)) {
+    for (const one of limitsNow) {
       const { window, lengthMs, limit, name = window } = one;
       const open = windows[window];
       const used = open === undefined ? 0 : open.used - requestsAfter * charge - ahead;

@@ -39,23 +39,24 @@ export function forward(
   return forwarding;
 }
 
+/** What is reported of a request when it has ended. */
+interface ForwardRecord {
+  /** The last target that was chosen for it; null if none was. */
+  target: string | null;
+  attempts: number;
+  /** An attempt has failed and no other one began, because the retry budget of the upstream is used up. */
+  isOverRetryBudget: boolean;
+  /** Of the response's body. */
+  bytesOut: number;
+}
+
 /** Called as forwarding proceeds. */
 export interface ForwardHooks {
-  /**
-   * A target was chosen for the request. Called again for each further target, if the one before could not be connected
-   * to, and for each further attempt.
-   */
-  taken(target: string): void;
-  /** An attempt has failed and another one begins. @param attempt its number, from 2 */
-  retried(attempt: number): void;
-  /** An attempt has failed and no other one begins, because the retry budget of the upstream is used up. */
-  overRetryBudget(): void;
+  readonly record: ForwardRecord;
   /** Writes the head of the client's response, made from the head of the upstream's final response. Called once. */
   head(head: ResponseHead): void;
   /** An interim response other than 100 and 101. @returns whether the client gets it */
   information(status: number, fields: readonly string[]): boolean;
-  /** Where the bytes of the response's body are counted. */
-  readonly counted: { bytesOut: number };
   /** The thread has worked on the response since `fromMs` (monotonic). */
   worked(fromMs: number, toMs: number): void;
   /** Called exactly once, after all others. */
@@ -157,7 +158,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   }
 
   onTarget(target: string): void {
-    this.#hooks.taken(target);
+    this.#hooks.record.target = target;
   }
 
   onConnecting(): void {
@@ -199,7 +200,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   onData(chunk: Buffer): void {
     if (this.#isDropping) return;
-    this.#hooks.counted.bytesOut += chunk.length;
+    this.#hooks.record.bytesOut += chunk.length;
     this.#relay.add(chunk);
   }
 
@@ -340,7 +341,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     if (!this.#upstream.canRetry) return false;
     const retries = this.#retries!;
     const isTaken = retries.take(this.#upstream.deadlines.nowMs());
-    if (retries.isOverBudget) this.#hooks.overRetryBudget();
+    if (retries.isOverBudget) this.#hooks.record.isOverRetryBudget = true;
     return isTaken;
   }
 
@@ -354,7 +355,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     this.#isResent = false;
     this.#connection?.dropped(this);
     this.#connection = null;
-    this.#hooks.retried(this.#retries!.attempts);
+    this.#hooks.record.attempts = this.#retries!.attempts;
     this.#waitForHead();
     this.#upstream.retry(this);
   }

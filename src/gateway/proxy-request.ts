@@ -107,6 +107,9 @@ export function forwardedEnd(result: ProxyResult, status: number): ForwardedEnd 
 export interface Passage {
   /**
    * Takes a place for a request of the caller, before it is counted.
+   *
+   * Attack: a dozen customers hold all connections and the whole queue, or all WebSockets, and the requests of another one, whose
+   * share is unused, were counted and got 503.
    * @returns the caller's share of the upstream, with the place that was taken in it; null if the request needs none; `used_up` if the
    *   caller has as many in flight as its share allows
    */
@@ -186,7 +189,7 @@ class Passing implements ForwardRequest, ForwardHooks {
   readonly timeouts: ResponseTimeouts | null;
   readonly retries: RetryRules | null;
   readonly reader: AnswerBodyReader | null;
-  readonly counted: ExchangeRecorder;
+  readonly record: ExchangeRecorder;
   readonly #deps: GatewayDeps;
   readonly #response: ClientResponse;
   readonly #compressed: CompressedResponse | null;
@@ -202,35 +205,23 @@ class Passing implements ForwardRequest, ForwardHooks {
     const { head, match } = admitted;
     this.method = head.method;
     this.target = targetFor(deps, admitted);
-    this.lines = requestLinesOf(deps, admitted);
     const { checkedBody } = admitted;
     this.body =
       checkedBody === null
         ? bodyOf(request, head, match.route.maxBodyBytes ?? deps.maxBodyBytes)
         : { framing: 'whole', text: checkedBody.toString('latin1') };
+    this.lines = requestLinesOf(deps, admitted);
     this.writeTimeoutMs = deps.writeTimeoutMs;
     this.timeouts = match.route.timeouts;
     this.retries = match.route.retries;
     const { metering } = admitted;
     this.reader = metering;
-    this.counted = admitted.record;
+    this.record = admitted.record;
     this.sent = metering === null ? null : () => metering.sent(deps.monotonicMs());
     this.#deps = deps;
     this.#response = response;
     this.#compressed = compressed;
     this.#admitted = admitted;
-  }
-
-  taken(target: string): void {
-    this.#admitted.record.target = target;
-  }
-
-  retried(attempt: number): void {
-    this.#admitted.record.attempts = attempt;
-  }
-
-  overRetryBudget(): void {
-    this.#admitted.record.isOverRetryBudget = true;
   }
 
   head(head: ResponseHead): void {

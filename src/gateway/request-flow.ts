@@ -235,9 +235,6 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
 
   /**
    * Takes a place at the upstream before the request is counted; takes no place without a route, or for a route without a service.
-   *
-   * Attack: a dozen customers hold all connections and the whole queue, or all WebSockets, and the requests of another one, whose
-   * share is unused, were counted and got 503.
    * @returns false if the request has been refused, because the caller has as many in flight as its share allows, or because others
    *   have taken every place
    */
@@ -505,19 +502,15 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     else this.#leave();
     const paid = this.#payment === null ? null : this.#payment.end(status, nowMs, this.#share);
     if (paid === null) this.#closed();
-    else this.#closeAfter(paid);
+    // A function that makes a closure costs each of its calls an object.
+    else this.#running.closeAfter(paid, this.#closed.bind(this));
   }
 
   #clientLeft(): void {
     this.#ended(CLIENT_CLOSED_REQUEST, null, 'the client left');
   }
 
-  /**
-   * The client has read the response, or left. Only then the request is no longer in flight.
-   *
-   * Attack: a client of HTTP/2 asks on thousands of streams and reads nothing. Each response was a request that had ended, in
-   * no share, and took 60 KB outside the heap.
-   */
+  /** The client has read the response, or left. Only then the request is no longer in flight (`ReadConfirming`). */
   onRead(): void {
     this.#share?.resume();
     this.#leave();
@@ -534,11 +527,6 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     if (!this.#hasPlace || this.#caller === null || this.#verdict === null) return;
     this.#hasPlace = false;
     this.#deps.admitter.ended(this.#caller.id, this.#verdict.allowance);
-  }
-
-  /** Apart, because a function that makes a closure costs each of its calls an object. */
-  #closeAfter(paid: Promise<void>): void {
-    this.#running.closeAfter(paid, () => this.#closed());
   }
 
   #closed(): void {

@@ -29,11 +29,8 @@ test('an answer whose reader is behind waits for it beyond writeTimeout: the cli
   const server: Server = createServer((_request, response) => {
     forward(pool, pool.takePlace('any')!, { method: 'GET', target: '/', lines: '', body: null }, response, {
       ...{
-        taken: nothing,
         sent: nothing,
-        retried: nothing,
-        overRetryBudget: nothing,
-        counted: { bytesOut: 0 },
+        record: { target: null, attempts: 1, isOverRetryBudget: false, bytesOut: 0 },
         worked: nothing,
       },
       head: () => response.writeHead(200, { 'content-length': 2 }),

@@ -121,7 +121,10 @@ export class Upstream {
     return true;
   }
 
-  /** Gives back the waiter's place in the queue, or its connection. */
+  /**
+   * Gives back the waiter's place in the queue, or its connection, and starts the waiters that may have one now. They are never started
+   * recursively, because a long queue whose waiters are all refused at once would overflow the stack.
+   */
   leave(waiter: ConnectionWaiter): void {
     const { place } = waiter;
     if (place === null) {
@@ -132,7 +135,10 @@ export class Upstream {
     place.target?.leave();
     waiter.place = null;
     this.#shares.release(waiter.share);
-    this.#fill();
+    if (this.#filling) return;
+    this.#filling = true;
+    for (let next = this.#shares.takeForNext(); next !== null; next = this.#shares.takeForNext()) this.#start(next);
+    this.#filling = false;
   }
 
   /** Opens a new connection for this request, because another connection of the pool might be about to close too. */
@@ -210,17 +216,6 @@ export class Upstream {
     const place: PoolSlot = { target: null, giveUp: null, tried: [] };
     waiter.place = place;
     this.#connect(waiter, place);
-  }
-
-  /**
-   * Starts the waiters that may have a connection now. Never runs recursively, because a long queue whose waiters are
-   * all refused at once would overflow the stack.
-   */
-  #fill(): void {
-    if (this.#filling) return;
-    this.#filling = true;
-    for (let next = this.#shares.takeForNext(); next !== null; next = this.#shares.takeForNext()) this.#start(next);
-    this.#filling = false;
   }
 
   #connect(waiter: ConnectionWaiter, place: PoolSlot): void {

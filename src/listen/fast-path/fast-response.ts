@@ -122,7 +122,7 @@ export class FastResponse implements ClientResponse {
       this.#endWithText('');
     }
     this.#ended = true;
-    if (this.isTaken && this.socket.writable) this.#connection.onFinished(this);
+    if (this.#connection.writer.hasTakenAll && this.socket.writable) this.#connection.onFinished(this);
     else {
       this.#connection.onUnread();
       this.socket.write(NOTHING, (error) => this.#onTaken(error));

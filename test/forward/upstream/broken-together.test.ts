@@ -37,11 +37,8 @@ test.each(['resetAndDestroy', 'end'] as const)(
     const server: Server = createServer((_request, response) => {
       forward(pool, pool.takePlace('any')!, { method: 'POST', target: '/', lines: '', body: null }, response, {
         ...{
-          taken: nothing,
           sent: nothing,
-          retried: nothing,
-          overRetryBudget: nothing,
-          counted: { bytesOut: 0 },
+          record: { target: null, attempts: 1, isOverRetryBudget: false, bytesOut: 0 },
           worked: nothing,
         },
         head: nothing,
