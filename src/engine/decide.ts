@@ -35,6 +35,8 @@ import type { AccountState, Decision, Details, Draft, LeaseTerms, Rule, RuleBudg
  *   6. If the windows have room and only the requests in flight have none, the rest is crowded: refused, without strikes.
  *   7. If gateways may still return units that would change the refusal, the rest waits: the store recalls what it has lent, and lends
  *      nothing of these accounts meanwhile. The gateway asks again, and at last for a final answer, which skips this step (leasing.ts).
+ *      All requests wait in this way, before step 5, if the decision would move a count of which units are lent to another form of its
+ *      window, as after a change of plans: what is returned is taken back where it was counted.
  *   8. Otherwise the windows refuse the rest. Under a rule with bans each refusal is a strike if waiting could have helped; it cannot help a
  *      request that needs more than a whole limit. Strikes end when the window that refuses longest has room, or after `withinMs`. The
  *      strike that reaches `after` becomes a ban: its length grows with its number, up to `longestMs` (refusing.ts). The store then
@@ -103,7 +105,8 @@ export function decide(
   let roomInFlight = n;
   if (rule.isBounded) roomInFlight = special.roomInFlight(decision, before, rule, details?.held);
   if (isBanned(accounts, nowMs)) decision.bannedFrom = 0;
-  else admit(decision, budgets, rule, roomInFlight, terms);
+  else if (n === 0 || terms?.isFinal || !isLent(accounts) || !leasing.waitToMove(decision, before, budgets))
+    admit(decision, budgets, rule, roomInFlight, terms);
   if (rule.isBounded) special.addInFlight(decision, rule, details?.held);
   return decision;
 }
@@ -205,6 +208,11 @@ export function accountAfter(
   const budget = rule.budgets[i]!;
   const earlier = before ?? UNSEEN;
   if (decision.n === 0) return special.afterReturn(earlier, after, budget, decision.nowMs);
+  if (decision.awaitsMove) {
+    const kept: Draft<AccountState> = special.keptAccount(earlier, decision, i, budget);
+    kept.windows = earlier.windows;
+    return kept;
+  }
   if (earlier.topUps !== undefined || earlier.ban !== undefined)
     return special.keptAccount(earlier, decision, i, budget);
   for (const name in earlier.windows) {

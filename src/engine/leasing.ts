@@ -193,6 +193,41 @@ export function decideWithLeases(
 }
 
 /**
+ * Recalls what is lent of windows that this decision would count in another form, as after a change of plans, and lets all requests
+ * wait: what gateways return afterwards would not find its place.
+ * @returns false if there is no such window
+ */
+export function waitToMove(
+  decision: Draft<Decision>,
+  before: readonly AccountState[],
+  budgets: readonly RuleBudget[],
+): boolean {
+  const { accounts, nowMs, tookBack } = decision;
+  let waitMs = 0;
+  for (let i = 0; i < accounts.length && tookBack === undefined; i++) {
+    if (movesCounts(before[i], accounts[i]!, budgets[i]!)) waitMs = Math.max(waitMs, waitFor(accounts[i]!, nowMs));
+  }
+  if (waitMs === 0) return false;
+  recall(decision);
+  decision.waitMs = longestWait(accounts, nowMs);
+  decision.mayReturn = true;
+  decision.awaitsMove = true;
+  return true;
+}
+
+function movesCounts(earlier: AccountState | undefined, present: AccountState, { limits }: RuleBudget): boolean {
+  if (earlier === undefined) return false;
+  for (const { window } of limits) {
+    const from = earlier.windows[window];
+    const to = present.windows[window];
+    if (from !== undefined && to !== undefined) {
+      if (from.slices === undefined ? from.endsAtMs !== to.endsAtMs : from.slices.per !== to.slices?.per) return true;
+    }
+  }
+  return false;
+}
+
+/**
  * Whether units that gateways may still return could change the refusal of some requests: one of them would then fit, or they would
  * lead to a ban of an account whose units other gateways may still be using.
  */

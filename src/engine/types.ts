@@ -186,6 +186,8 @@ export interface Decision {
   readonly recalls?: readonly number[] | undefined;
   /** What the store took back of a returned lease, and the hour since 1970 in whose history it was. */
   readonly tookBack?: { readonly units: number; readonly hour: number } | undefined;
+  /** Set if requests wait before counts move to another form of their window: the store keeps the counts as they are. */
+  readonly awaitsMove?: true | undefined;
 }
 
 /** An object that the engine is still making. */

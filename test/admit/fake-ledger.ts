@@ -1,6 +1,6 @@
 import { resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
-import { decide } from '../../src/admit/decision.ts';
+import { accountsAfter, decide } from '../../src/admit/decision.ts';
 import type { RecallFeed } from '../../src/admit/leases.ts';
 import {
   type BanInForce,
@@ -64,7 +64,8 @@ export class FakeLedger implements Ledger {
       const ids = accountIdsOf(consumerId, allowance);
       const before = ids.map((id) => this.#of(id));
       const decision = decide(before, allowance, nowMs, cost, n, [], amounts, leaseTerms);
-      for (const [i, id] of ids.entries()) this.#accounts.set(id, decision.accounts[i]!);
+      const after = accountsAfter(before, decision, allowance);
+      for (const [i, id] of ids.entries()) this.#accounts.set(id, after[i]!);
       if (decision.lent !== undefined) this.lent.push(decision.lent);
       if (decision.waitMs !== undefined) for (const listener of this.#recalls) listener(consumerId);
       return decision;

@@ -184,7 +184,7 @@ class LendingHistory {
     const expected = decide(before, plan, this.#nowMs, cost, n, undefined, undefined, leaseTerms);
     const [told] = await this.#ledger.decide([{ consumerId, allowance: plan, cost, n, leaseTerms }]);
     // What the script does with these itself.
-    const { recalls: _, tookBack: __, ...shown } = expected;
+    const { recalls: _, tookBack: __, awaitsMove: ___, ...shown } = expected;
     expect(told).toEqual({ ...shown, accounts: shown.accounts.map(withoutLeases) });
     if (n === 0 && leaseTerms.returned === undefined) return expected;
     const after = accountsAfter(before, expected, plan);

@@ -188,6 +188,15 @@ test('a lease belongs to the allowance under which it was lent, and returns with
   expect(await usedIn(ledger)).toBe(13);
 });
 
+test('what is lent returns before a count moves to another kind of window (reliability 488)', async () => {
+  const { ledger, other, pass } = await withLease();
+  const sliding = allowance({ minute: 1_000 }, { after: 3 }, { minute: { slices: 4 } });
+  const asked = other.send(sliding);
+  await pass(20);
+  expect((await asked).map(kindOf)).toEqual(['admitted']);
+  expect((await ledger.present('a', sliding)).accounts[0].windows.minute?.used).toBe(11);
+});
+
 test('nobody is refused while another gateway holds units, and the strikes begin only then', async () => {
   const { ledger, one, other, pass } = await withLease();
   const lent = (await usedIn(ledger))! - 10;

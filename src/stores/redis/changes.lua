@@ -750,8 +750,8 @@ end
 rare_files.refusing = exports
 return exports
 elseif name == "leasing" then
-local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, SHORT_LEASE_MS = false, RETURN_WITHIN_MS = false, RECALL_FOR_MS = false, takeBack = false, decideWithLeases = false}
-local knownLeases, unreturnedUnits, giveBack, mayHelp, lend, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
+local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, SHORT_LEASE_MS = false, RETURN_WITHIN_MS = false, RECALL_FOR_MS = false, takeBack = false, decideWithLeases = false, waitToMove = false}
+local knownLeases, unreturnedUnits, giveBack, movesCounts, mayHelp, lend, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
 function knownLeases(account, nowMs)
   local known = {}
   if account.leases == nil then
@@ -831,12 +831,38 @@ function giveBack(account, budget, places, units)
   end
   account.windows = windows
 end
+function movesCounts(earlier, present, ____bindingPattern0)
+  local limits
+  limits = ____bindingPattern0.limits
+  if earlier == nil then
+    return false
+  end
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    local from = earlier.windows[window]
+    local to = present.windows[window]
+    if from ~= nil and to ~= nil then
+      local ____temp_14
+      if from.slices == nil then
+        ____temp_14 = from.endsAtMs ~= to.endsAtMs
+      else
+        local ____from_slices_per_13 = from.slices.per
+        local ____opt_11 = to.slices
+        ____temp_14 = ____from_slices_per_13 ~= (____opt_11 and ____opt_11.per)
+      end
+      if ____temp_14 then
+        return true
+      end
+    end
+  end
+  return false
+end
 function mayHelp(decision, budgets, rule, isStrike)
-  local ____decision_10 = decision
-  local accounts = ____decision_10.accounts
-  local n = ____decision_10.n
-  local admitted = ____decision_10.admitted
-  local nowMs = ____decision_10.nowMs
+  local ____decision_15 = decision
+  local accounts = ____decision_15.accounts
+  local n = ____decision_15.n
+  local admitted = ____decision_15.admitted
+  local nowMs = ____decision_15.nowMs
   local returned = {}
   local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
     returned[#returned + 1] = unreturnedUnits(account, nowMs)
@@ -852,10 +878,10 @@ function mayHelp(decision, budgets, rule, isStrike)
   return exports.waitFor(struck, nowMs) > 0
 end
 function lend(decision, budgets, borrows)
-  local ____decision_11 = decision
-  local accounts = ____decision_11.accounts
-  local cost = ____decision_11.cost
-  local nowMs = ____decision_11.nowMs
+  local ____decision_16 = decision
+  local accounts = ____decision_16.accounts
+  local cost = ____decision_16.cost
+  local nowMs = ____decision_16.nowMs
   local room = borrows.units * SHARE_OF_LONG
   local forMs = HOUR_MS - nowMs % HOUR_MS
   local most = MAX_LONG_LEASES
@@ -895,8 +921,8 @@ function lend(decision, budgets, borrows)
     local i = 0
     while i < #accounts do
       local account = accounts[i + 1]
-      local ____budgets_index_12 = budgets[i + 1]
-      local limits = ____budgets_index_12.limits
+      local ____budgets_index_17 = budgets[i + 1]
+      local limits = ____budgets_index_17.limits
       charging_count(account.windows, limits, nowMs, units)
       local leases = knownLeases(account, nowMs)
       leases[#leases + 1] = {id = borrows.id, units = #limits == 0 and -units or units, endsAtMs = nowMs + forMs}
@@ -1050,6 +1076,37 @@ function exports.decideWithLeases(decision, budgets, rule, room, terms)
   elseif (terms and terms.borrows) ~= nil and n > 0 then
     lend(decision, budgets, terms.borrows)
   end
+end
+--- Recalls what is lent of windows that this decision would count in another form, as after a change of plans, and lets all requests
+-- wait: what gateways return afterwards would not find its place.
+-- 
+-- @returns false if there is no such window
+function exports.waitToMove(decision, before, budgets)
+  local ____decision_10 = decision
+  local accounts = ____decision_10.accounts
+  local nowMs = ____decision_10.nowMs
+  local tookBack = ____decision_10.tookBack
+  local waitMs = 0
+  do
+    local i = 0
+    while i < #accounts and tookBack == nil do
+      if movesCounts(before[i + 1], accounts[i + 1], budgets[i + 1]) then
+        waitMs = math.max(
+          waitMs,
+          exports.waitFor(accounts[i + 1], nowMs)
+        )
+      end
+      i = i + 1
+    end
+  end
+  if waitMs == 0 then
+    return false
+  end
+  recall(decision)
+  decision.waitMs = longestWait(accounts, nowMs)
+  decision.mayReturn = true
+  decision.awaitsMove = true
+  return true
 end
 rare_files.leasing = exports
 return exports

@@ -750,8 +750,8 @@ end
 rare_files.refusing = exports
 return exports
 elseif name == "leasing" then
-local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, SHORT_LEASE_MS = false, RETURN_WITHIN_MS = false, RECALL_FOR_MS = false, takeBack = false, decideWithLeases = false}
-local knownLeases, unreturnedUnits, giveBack, mayHelp, lend, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
+local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, SHORT_LEASE_MS = false, RETURN_WITHIN_MS = false, RECALL_FOR_MS = false, takeBack = false, decideWithLeases = false, waitToMove = false}
+local knownLeases, unreturnedUnits, giveBack, movesCounts, mayHelp, lend, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
 function knownLeases(account, nowMs)
   local known = {}
   if account.leases == nil then
@@ -831,12 +831,38 @@ function giveBack(account, budget, places, units)
   end
   account.windows = windows
 end
+function movesCounts(earlier, present, ____bindingPattern0)
+  local limits
+  limits = ____bindingPattern0.limits
+  if earlier == nil then
+    return false
+  end
+  local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
+    local window = ____value.window
+    local from = earlier.windows[window]
+    local to = present.windows[window]
+    if from ~= nil and to ~= nil then
+      local ____temp_14
+      if from.slices == nil then
+        ____temp_14 = from.endsAtMs ~= to.endsAtMs
+      else
+        local ____from_slices_per_13 = from.slices.per
+        local ____opt_11 = to.slices
+        ____temp_14 = ____from_slices_per_13 ~= (____opt_11 and ____opt_11.per)
+      end
+      if ____temp_14 then
+        return true
+      end
+    end
+  end
+  return false
+end
 function mayHelp(decision, budgets, rule, isStrike)
-  local ____decision_10 = decision
-  local accounts = ____decision_10.accounts
-  local n = ____decision_10.n
-  local admitted = ____decision_10.admitted
-  local nowMs = ____decision_10.nowMs
+  local ____decision_15 = decision
+  local accounts = ____decision_15.accounts
+  local n = ____decision_15.n
+  local admitted = ____decision_15.admitted
+  local nowMs = ____decision_15.nowMs
   local returned = {}
   local ____all = accounts for ____i = 1, #____all do local account = ____all[____i]
     returned[#returned + 1] = unreturnedUnits(account, nowMs)
@@ -852,10 +878,10 @@ function mayHelp(decision, budgets, rule, isStrike)
   return exports.waitFor(struck, nowMs) > 0
 end
 function lend(decision, budgets, borrows)
-  local ____decision_11 = decision
-  local accounts = ____decision_11.accounts
-  local cost = ____decision_11.cost
-  local nowMs = ____decision_11.nowMs
+  local ____decision_16 = decision
+  local accounts = ____decision_16.accounts
+  local cost = ____decision_16.cost
+  local nowMs = ____decision_16.nowMs
   local room = borrows.units * SHARE_OF_LONG
   local forMs = HOUR_MS - nowMs % HOUR_MS
   local most = MAX_LONG_LEASES
@@ -895,8 +921,8 @@ function lend(decision, budgets, borrows)
     local i = 0
     while i < #accounts do
       local account = accounts[i + 1]
-      local ____budgets_index_12 = budgets[i + 1]
-      local limits = ____budgets_index_12.limits
+      local ____budgets_index_17 = budgets[i + 1]
+      local limits = ____budgets_index_17.limits
       charging_count(account.windows, limits, nowMs, units)
       local leases = knownLeases(account, nowMs)
       leases[#leases + 1] = {id = borrows.id, units = #limits == 0 and -units or units, endsAtMs = nowMs + forMs}
@@ -1050,6 +1076,37 @@ function exports.decideWithLeases(decision, budgets, rule, room, terms)
   elseif (terms and terms.borrows) ~= nil and n > 0 then
     lend(decision, budgets, terms.borrows)
   end
+end
+--- Recalls what is lent of windows that this decision would count in another form, as after a change of plans, and lets all requests
+-- wait: what gateways return afterwards would not find its place.
+-- 
+-- @returns false if there is no such window
+function exports.waitToMove(decision, before, budgets)
+  local ____decision_10 = decision
+  local accounts = ____decision_10.accounts
+  local nowMs = ____decision_10.nowMs
+  local tookBack = ____decision_10.tookBack
+  local waitMs = 0
+  do
+    local i = 0
+    while i < #accounts and tookBack == nil do
+      if movesCounts(before[i + 1], accounts[i + 1], budgets[i + 1]) then
+        waitMs = math.max(
+          waitMs,
+          exports.waitFor(accounts[i + 1], nowMs)
+        )
+      end
+      i = i + 1
+    end
+  end
+  if waitMs == 0 then
+    return false
+  end
+  recall(decision)
+  decision.waitMs = longestWait(accounts, nowMs)
+  decision.mayReturn = true
+  decision.awaitsMove = true
+  return true
 end
 rare_files.leasing = exports
 return exports
@@ -1613,12 +1670,12 @@ local decide_UNSEEN, decide_decide, decide_accountAfter
 do
 local admit, presentAccount, backOf, hasTopUps, isBanned, isLent
 function admit(decision, budgets, rule, roomInFlight, terms)
-  local ____decision_8 = decision
-  local accounts = ____decision_8.accounts
-  local nowMs = ____decision_8.nowMs
-  local cost = ____decision_8.cost
-  local n = ____decision_8.n
-  local amounts = ____decision_8.amounts
+  local ____decision_10 = decision
+  local accounts = ____decision_10.accounts
+  local nowMs = ____decision_10.nowMs
+  local cost = ____decision_10.cost
+  local n = ____decision_10.n
+  local amounts = ____decision_10.amounts
   local room = charging_roomFor(decision, budgets, n)
   local admitted = room < roomInFlight and room or roomInFlight
   decision.admitted = admitted
@@ -1650,25 +1707,25 @@ function admit(decision, budgets, rule, roomInFlight, terms)
   end
 end
 function presentAccount(before, i, rule, budgets, nowMs, n)
-  local ____budgets_index_11 = budgets[i + 1]
-  local limits = ____budgets_index_11.limits
+  local ____budgets_index_13 = budgets[i + 1]
+  local limits = ____budgets_index_13.limits
   local earlier = before[i + 1]
   if earlier == nil then
     return {windows = {}}
   end
   local account = {windows = charging_presentWindows(earlier.windows, limits, nowMs)}
   if earlier.ban ~= nil then
-    local ____refusing_currentBan_14 = rare_files.refusing.currentBan
-    local ____earlier_ban_13 = earlier.ban
-    local ____temp_12
+    local ____refusing_currentBan_16 = rare_files.refusing.currentBan
+    local ____earlier_ban_15 = earlier.ban
+    local ____temp_14
     if i == rule.bansIn then
-      ____temp_12 = rule.bans
+      ____temp_14 = rule.bans
     else
-      ____temp_12 = nil
+      ____temp_14 = nil
     end
-    local ban = ____refusing_currentBan_14(
-      ____earlier_ban_13,
-      ____temp_12,
+    local ban = ____refusing_currentBan_16(
+      ____earlier_ban_15,
+      ____temp_14,
       nowMs,
       budgets,
       n == 0
@@ -1696,8 +1753,8 @@ function backOf(before, budgets, nowMs)
   do
     local i = 0
     while i < #budgets do
-      local ____opt_15 = before[i + 1]
-      local windows = ____opt_15 and ____opt_15.windows
+      local ____opt_17 = before[i + 1]
+      local windows = ____opt_17 and ____opt_17.windows
       if windows ~= nil then
         local ____all = budgets[i + 1].limits for ____i = 1, #____all do local limit = ____all[____i]
           backMs = math.max(
@@ -1805,7 +1862,7 @@ function decide_decide(before, rule, nowMs, cost, n, details)
   end
   if isBanned(accounts, nowMs) then
     decision.bannedFrom = 0
-  else
+  elseif n == 0 or terms and terms.isFinal or not isLent(accounts) or not rare_files.leasing.waitToMove(decision, before, budgets) then
     admit(
       decision,
       budgets,
@@ -1833,27 +1890,32 @@ function decide_accountAfter(before, decision, i, rule)
   if decision.n == 0 then
     return rare_files.special.afterReturn(earlier, after, budget, decision.nowMs)
   end
+  if decision.awaitsMove then
+    local kept = rare_files.special.keptAccount(earlier, decision, i, budget)
+    kept.windows = earlier.windows
+    return kept
+  end
   if earlier.topUps ~= nil or earlier.ban ~= nil then
     return rare_files.special.keptAccount(earlier, decision, i, budget)
   end
   for name in pairs(earlier.windows) do
     local window = name
-    local ____earlier_windows_window_19 = earlier.windows[window]
-    local slices = ____earlier_windows_window_19.slices
+    local ____earlier_windows_window_21 = earlier.windows[window]
+    local slices = ____earlier_windows_window_21.slices
     local left = after.windows[window]
-    local ____temp_24
+    local ____temp_26
     if left == nil then
-      ____temp_24 = charging_limitOf(budget, window) == nil
+      ____temp_26 = charging_limitOf(budget, window) == nil
     else
-      local ____temp_23 = slices ~= nil
-      if ____temp_23 then
-        local ____slices_per_22 = slices.per
-        local ____opt_20 = left.slices
-        ____temp_23 = ____slices_per_22 ~= (____opt_20 and ____opt_20.per)
+      local ____temp_25 = slices ~= nil
+      if ____temp_25 then
+        local ____slices_per_24 = slices.per
+        local ____opt_22 = left.slices
+        ____temp_25 = ____slices_per_24 ~= (____opt_22 and ____opt_22.per)
       end
-      ____temp_24 = ____temp_23
+      ____temp_26 = ____temp_25
     end
-    local isOther = ____temp_24
+    local isOther = ____temp_26
     if isOther then
       return rare_files.special.keptAccount(earlier, decision, i, budget)
     end

@@ -105,9 +105,7 @@ test('a calendar window admits exactly its limit from four gateways until its ho
 test('a reload from a fixed window to a sliding one and back loses and forgives nothing, while requests go on', async () => {
   const form = (window: string) =>
     `plans: { plan: { limits: { minute: { limit: 200, window: ${window} } }, bans: off } }`;
-  // What is lent while the kind of its window changes stays counted, so nothing is lent here.
-  const more = 'redis: { timeout: 5s, leases: off }';
-  const fleet = await startFleet(2, { connections: 8, plans: form('fixed'), env, more });
+  const fleet = await startFleet(2, { connections: 8, plans: form('fixed'), env, more: 'redis: { timeout: 5s }' });
   const { id, key } = await createKey(fleet.gateways[0]!.env, 'plan');
   const remaining: number[] = [];
   const send = async () => {

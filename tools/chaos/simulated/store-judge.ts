@@ -98,8 +98,9 @@ export class StoreJudge {
     const isUnknown = (account: JudgedAccount | null) =>
       returned !== undefined && account?.leases.get(returned.id) === null;
     if (known.includes(null) || known.some(isUnknown)) {
-      // A return alone leaves an account as it is kept, with what the next decision will find ended.
-      if (decision.n === 0) for (const { accountId } of accounts) this.#accounts.delete(accountId);
+      // A return alone, and a decision that waits, leave an account as it is kept, with what the next decision will find ended.
+      if (decision.n === 0 || decision.waitMs !== undefined)
+        for (const { accountId } of accounts) this.#accounts.delete(accountId);
       else for (const [i, budget] of budgets.entries()) this.#startAgain(accounts[i]!, budget, bansOf(i), nowMs);
       return null;
     }
