@@ -85,7 +85,7 @@ const RETURN_AGAIN_MS = 200;
 const RETURN_FOR_MS = 1_500;
 
 /**
- * The units that this process has borrowed. A consumer with more than about two requests a second here borrows the units of its next
+ * The units that this process has borrowed. A consumer with about three requests a second or more here borrows the units of its next
  * ten requests, or of a quarter of a second if it is faster, and the process admits them without asking the store. It returns unused
  * units with the next call about the consumer, at the end of the lease, or when the store recalls them.
  */

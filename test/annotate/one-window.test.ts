@@ -111,5 +111,5 @@ test('the message, details, rate-limit fields and Retry-After of a refusal are o
     }),
     { seed: SEED, numRuns: tries(250, 5_000) },
   );
-  for (const number of Object.values(seen)) expect(number).toBeGreaterThan(50);
+  for (const number of Object.values(seen)) expect(number).toBeGreaterThan(125);
 });
