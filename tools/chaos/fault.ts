@@ -9,6 +9,8 @@ export interface Allowed {
   readonly forgets?: boolean;
   /** Some requests get no answer. */
   readonly lost?: boolean;
+  /** How many processes are killed that may hold a lease: it stays counted. */
+  readonly killed?: number;
   /**
    * Writes that were acknowledged may be lost with the primary (asynchronous replication): counted too little, at most
    * by this many requests of a key.

@@ -37,6 +37,9 @@ export interface Facts {
 
 /** Nobody knows how many there were; so many are believed. */
 const OUTAGES_OF_A_BUSY_MACHINE = 4;
+/** A lease lasts for the next ten requests of a lane, or for 250 ms, and takes at most a sixteenth of the limit. */
+const MOST_LENT = 16;
+const SHARE_LENT = 16;
 
 export interface Judgement {
   readonly quotas: readonly Quota[];
@@ -73,31 +76,44 @@ export function judge(given: Facts): Judgement {
 
 /**
  * Normal running is exact. Cut off, each process that decides enforces the limit alone: at most as many times the limit
- * as there are of them. A store that forgets gives the limit once more. What got no answer may have been counted.
+ * as there are of them. A store that forgets gives the limit once more. What got no answer may have been counted, and what
+ * a process has borrowed stays counted if it is killed or cannot return it.
  */
 function quotaOf({ key, limit, admitted, unanswered, exhausted, counted, settled }: Seen, facts: Facts): Quota {
   const { allowed, deciders } = facts;
   const alone = allowed.alone === true && !settled ? deciders : 1;
   const lag = settled ? 0 : (allowed.lag ?? 0);
   const most = limit * (alone + (allowed.forgets === true ? 1 : 0)) + lag;
-  const least = exhausted ? Math.max(limit - unanswered, 0) : admitted;
+  const least = exhausted ? Math.max(limit - unanswered - (settled ? 0 : stranded(limit, facts)), 0) : admitted;
   const countedMore = counted === null || allowed.forgets === true ? null : counted - admitted;
   return { key, limit, admitted, least, most, countedMore };
 }
 
+/** Units of a key that may stay counted although no request has used them. */
+function stranded(limit: number, facts: Facts): number {
+  const { allowed, deciders } = facts;
+  const processes = allowed.alone === true ? outagesIn(facts) * deciders : (allowed.killed ?? 0);
+  return processes * Math.min(MOST_LENT, Math.floor(limit / SHARE_LENT));
+}
+
+function outagesIn({ allowed, disturbed }: Facts): number {
+  if (allowed.alone !== true) return 0;
+  return disturbed ? OUTAGES_OF_A_BUSY_MACHINE : 1;
+}
+
 function quotaBroken({ key, limit, admitted, least, most, countedMore }: Quota, facts: Facts): string[] {
-  const { allowed, disturbed, deciders, seen } = facts;
+  const { allowed, deciders, seen } = facts;
   const broken: string[] = [];
   if (admitted > most) broken.push(`${key}: ${admitted} were admitted of a limit of ${limit}; at most ${most} may be.`);
   if (admitted < least) broken.push(`${key}: only ${admitted} were admitted of a limit of ${limit}.`);
   // One call for each gateway and outage may be off; a call carries at most what a client had under way.
-  const outages = allowed.alone !== true ? 0 : disturbed ? OUTAGES_OF_A_BUSY_MACHINE : 1;
-  const off = outages * deciders * IN_FLIGHT + (allowed.lag ?? 0);
-  const unanswered = seen.find((it) => it.key === key)?.unanswered ?? 0;
-  if (countedMore !== null && (countedMore < -off || countedMore > off + unanswered)) {
-    const more = countedMore > 0 ? 'more' : 'fewer';
-    broken.push(`${key}: Redis has counted ${Math.abs(countedMore)} ${more} than were admitted; ${off} are allowed.`);
-  }
+  const fewer = outagesIn(facts) * deciders * IN_FLIGHT + (allowed.lag ?? 0);
+  const { unanswered = 0, settled = false } = seen.find((it) => it.key === key) ?? {};
+  const more = fewer + unanswered + (settled ? 0 : stranded(limit, facts));
+  if (countedMore !== null && countedMore < -fewer)
+    broken.push(`${key}: Redis has counted ${-countedMore} fewer than were admitted; ${fewer} are allowed.`);
+  if (countedMore !== null && countedMore > more)
+    broken.push(`${key}: Redis has counted ${countedMore} more than were admitted; ${more} are allowed.`);
   return broken;
 }
 

@@ -28,12 +28,18 @@ async function* namesIn(command: Command): AsyncGenerator<string> {
   } while (cursor !== '0');
 }
 
-/** What one field of a consumer's account holds; null where there is no account. The field is one of the shell's (src/stores/redis/shell). */
+/** The number in one field of a consumer's account; null where it has none. */
 export async function accountField(store: Store, consumerId: string, field: string): Promise<number | null> {
+  const text = await accountText(store, consumerId, field);
+  return text === null ? null : Number(text);
+}
+
+/** One field of a consumer's account; null where it has none. The field is one of the shell's (src/stores/redis/shell). */
+export async function accountText(store: Store, consumerId: string, field: string): Promise<string | null> {
   for (const command of await store.primaries()) {
     try {
       const value = await command('HGET', keyspace.account(consumerId), field);
-      return value === null ? null : Number(value);
+      return value === null ? null : String(value);
     } catch (error) {
       // In a Cluster one node has it, and the others say which.
       if (!String(error).includes('MOVED')) throw error;

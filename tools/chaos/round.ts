@@ -4,7 +4,7 @@ import { type Answer, outcomeOf, Tally } from './answers.ts';
 import { Callers, type Lane } from './callers.ts';
 import type { Fault } from './fault.ts';
 import { type Facts, judge, type Seen } from './judge.ts';
-import { accountField, heldIn, leftoversIn, restingGateways } from './leftovers.ts';
+import { accountField, accountText, heldIn, leftoversIn, restingGateways } from './leftovers.ts';
 import { Pulse } from './pulse.ts';
 import type { Row } from './row.ts';
 import type { ChaosKey } from './stand/keys.ts';
@@ -24,6 +24,8 @@ const BEFORE_MS = 800;
 /** A revocation is obeyed within a second, and what gateways admitted alone has been added by then. */
 const AFTER_MS = 1_500;
 const GIVEN_UP_AFTER_MS = 25_000;
+/** A lease ends after at most 2 s, and the store takes its return for as long again (contract section 3, leases). */
+const RETURNED_WITHIN_MS = 4_000;
 /** What a request takes besides waiting for the store, and beyond what the machine keeps everybody waiting. */
 const WORK_MS = 100;
 
@@ -204,6 +206,7 @@ async function lookAt({ store, upstream }: Stand, tally: Tally, keys: RoundKeys)
   return Promise.all(
     names.map(async (name) => {
       const { id, limit } = keys[name];
+      await untilReturned(store, id);
       // What reached the service was admitted, also where the client did not live to hear of it.
       const admitted = Math.max(upstream.reached(id), tally.ofKey(id, 'admitted'));
       return {
@@ -217,6 +220,13 @@ async function lookAt({ store, upstream }: Stand, tally: Tally, keys: RoundKeys)
       };
     }),
   );
+}
+
+/** Resolves when nothing of an account is lent, or when the store takes no return of what was lent any more. */
+async function untilReturned(store: Stand['store'], consumerId: string): Promise<void> {
+  const sinceMs = performance.now();
+  while ((await accountText(store, consumerId, 'l')) && performance.now() < sinceMs + RETURNED_WITHIN_MS)
+    await delay(25);
 }
 
 /** Gateways that ended although nobody ended them, and defects that they logged; each is told once. */

@@ -78,6 +78,17 @@ describe('admission', () => {
     expect(broken({ allowed, seen: [seen({ ...short, unanswered: 2 })] })).not.toEqual([]);
   });
 
+  test('may fall short by the lease of each process that was killed or cut off, and by no more', () => {
+    const killed = { killed: 1, normalWithinMs: 1_000 };
+    const short = (units: number) => ({ seen: [seen({ admitted: 200 - units, counted: 200 })] });
+    expect(broken({ allowed: killed, ...short(12) })).toEqual([]);
+    expect(broken({ allowed: killed, ...short(13) })).toHaveLength(2);
+    expect(broken({ allowed: ALONE, ...short(36) })).toEqual([]);
+    expect(broken({ allowed: ALONE, ...short(37) })).toHaveLength(1);
+    const settled = { seen: [seen({ admitted: 199, counted: 200, settled: true })] };
+    expect(broken({ allowed: killed, ...settled })).toHaveLength(2);
+  });
+
   test('is bounded as in an outage on a machine that is too busy for the deadline of the store', () => {
     const more = { seen: [seen({ admitted: 201, counted: 201 })] };
     expect(broken({ ...more, disturbed: true })).toEqual([]);

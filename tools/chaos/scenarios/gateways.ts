@@ -6,7 +6,7 @@ export const GATEWAY_FAULTS: readonly Fault[] = [
   {
     name: 'gateway killed',
     about: 'kill -9 of one gateway; a second later it is started again.',
-    allowed: { lost: true, normalWithinMs: 1_000 },
+    allowed: { lost: true, killed: 1, normalWithinMs: 1_000 },
     holdMs: 1_000,
     strike: ({ gateways }, chance) => gateways[chance.below(gateways.length)]!.kill(),
     heal: async ({ gateways }) => {
@@ -25,7 +25,7 @@ export const GATEWAY_FAULTS: readonly Fault[] = [
 export const WORKER_KILLED: Fault = {
   name: 'worker killed',
   about: 'kill -9 of one worker of a gateway with WORKERS=2; the gateway replaces it.',
-  allowed: { lost: true, normalWithinMs: 5_000 },
+  allowed: { lost: true, killed: 1, normalWithinMs: 5_000 },
   holdMs: 1_000,
   strike: async ({ gateways }, chance) => {
     const gateway = gateways[chance.below(gateways.length)]!;
