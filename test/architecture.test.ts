@@ -148,7 +148,10 @@ describe('the check of', () => {
       'src/admit/admit.ts',
       "import type { Head } from '../http1/request-head.ts';\nimport { Failure } from '../failure.ts';",
     ],
-    ['src/identify/record-store.ts', "import type { Limits } from '../admit/plan.ts';\nimport { x } from 'lru-cache';"],
+    [
+      'src/identify/record-store.ts',
+      "import type { Limits } from '../admit/allowance.ts';\nimport { x } from 'lru-cache';",
+    ],
     [
       'src/stores/redis/open.ts',
       "import type { Key } from '../../identify/record-store.ts';\nimport { d } from '../../admit/decision.ts';\nimport { read } from '../../identify/record-store.ts';",
@@ -185,10 +188,10 @@ describe('the check of', () => {
     ],
     'a step imports nothing of ours but itself and the ground (types aside)': [
       ['src/identify/a.ts', "import { WINDOWS } from '../admit/windows.ts';"],
-      ['src/annotate/a.ts', "export * from '../admit/plan.ts';"],
-      ['src/forward/a.ts', "const x = await import('../admit/plan.ts');"],
+      ['src/annotate/a.ts', "export * from '../admit/allowance.ts';"],
+      ['src/forward/a.ts', "const x = await import('../admit/allowance.ts');"],
       ['src/annotate/b.ts', "import { type Key } from '../identify/record-store.ts';"],
-      ['src/routing/b.ts', "import '../admit/plan.ts';"],
+      ['src/routing/b.ts', "import '../admit/allowance.ts';"],
     ],
     'http1 owns no socket': [['src/http1/a.ts', "import { Socket } from 'node:net';"]],
     'simulate is pure: it imports nothing but itself, admit, engine, model, failure.ts and types': [
@@ -238,7 +241,7 @@ describe('the check of', () => {
     'the record of changes has one writer': [
       ['src/cli/keys/create.ts', "import { AuditTrail } from '../../operations/audit-trail.ts';"],
     ],
-    'failure.ts imports nothing': [['src/failure.ts', "import type { X } from './admit/plan.ts';"]],
+    'failure.ts imports nothing': [['src/failure.ts', "import type { X } from './admit/allowance.ts';"]],
     'nothing but cli imports pets': [['src/config/a.ts', "import { pets } from '../pets/pets.ts';"]],
     'pets imports nothing of ours but itself and failure.ts': [
       ['src/pets/a.ts', "import type { X } from '../config/settings.ts';"],

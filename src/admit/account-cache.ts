@@ -6,8 +6,8 @@ import type { AccountState, Amounts, Decision } from '../engine/types.ts';
 import { RecentlyUsed } from '../io/recently-used.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountIds, accountIdsOf } from './account-id.ts';
+import type { Allowance, Budgets } from './allowance.ts';
 import { banInForce, costExceedsLimit, decide, exceedsLimit } from './decision.ts';
-import type { Allowance, Budgets } from './plan.ts';
 import { type Banned, type Refused, sameAmounts, verdictOf } from './verdict.ts';
 import { limitAt, type WindowLimit, withTopUps } from './windows.ts';
 

@@ -1,4 +1,4 @@
-import * as changes from '../engine/changes.ts';
+import * as changes from '../engine/operator-changes.ts';
 import type { AccountState } from '../engine/types.ts';
 import { Failure } from '../failure.ts';
 import type { Ban, TopUp } from '../model/account.ts';

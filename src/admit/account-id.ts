@@ -1,5 +1,5 @@
 import type { Plans } from '../model/plan.ts';
-import { type Allowance, type Budget, groupNamesIn, unitNamesIn } from './plan.ts';
+import { type Allowance, type Budget, groupNamesIn, unitNamesIn } from './allowance.ts';
 
 /*
  * The ids of accounts. An account is what a store counts for one budget: that of a consumer, of a customer, of a group of

@@ -2,7 +2,7 @@ import type { Amounts } from '../engine/types.ts';
 import { throwLater } from '../io/after-reading.ts';
 import type { ReplyDeadline } from '../io/deadlines.ts';
 import type { AccountIds } from './account-id.ts';
-import type { Allowance } from './plan.ts';
+import type { Allowance } from './allowance.ts';
 import { type AdmissionResult, sameAmounts } from './verdict.ts';
 
 /** Learns the result of a request. */

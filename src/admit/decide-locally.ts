@@ -1,9 +1,9 @@
 import type { Amounts } from '../engine/types.ts';
 import type { AccountCache } from './account-cache.ts';
 import { accountIdsOf } from './account-id.ts';
+import type { Allowance } from './allowance.ts';
 import { accountsAfter, banInForce, decide } from './decision.ts';
 import type { InFlightCounts } from './in-flight.ts';
-import type { Allowance } from './plan.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
 import { type AdmissionResult, verdictOnBudgets, verdictsOf } from './verdict.ts';
 

@@ -1,13 +1,13 @@
 import type { Amounts, Decision } from '../engine/types.ts';
 import { ReplyDeadlines } from '../io/deadlines.ts';
 import type { AccountCache } from './account-cache.ts';
+import type { Allowance } from './allowance.ts';
 import { answer, type Batch, isAlike, join } from './batch.ts';
 import { decideLocally, type LocalCount, type OnFailure } from './decide-locally.ts';
 import type { InFlightCounts } from './in-flight.ts';
 import { LeaseWaits } from './lease-waits.ts';
 import type { Borrowing, Leases } from './leases.ts';
 import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
-import type { Allowance } from './plan.ts';
 import type { Settlements } from './settlements.ts';
 import type { UsageBacklog } from './usage-backlog.ts';
 import { type AdmissionResult, type Verdict, verdictsOf } from './verdict.ts';

@@ -14,7 +14,7 @@ import type {
 } from '../engine/types.ts';
 import type { Ban } from '../model/account.ts';
 import type { LimitName } from '../model/values.ts';
-import type { Allowance } from './plan.ts';
+import type { Allowance } from './allowance.ts';
 import { limitAt, type WindowLimit } from './windows.ts';
 
 // Decisions by the engine in this process, under an allowance.

@@ -1,5 +1,5 @@
+import type { Allowance } from './allowance.ts';
 import type { InFlightReports } from './ledger.ts';
-import type { Allowance } from './plan.ts';
 
 interface InFlightOptions {
   readonly reports: InFlightReports;

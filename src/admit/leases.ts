@@ -2,9 +2,9 @@ import { MAX_LEASE_MS, SHORT_LEASE_MS } from '../engine/leasing.ts';
 import type { Accounts, Borrows, Decision, LeaseTerms, ReturnedLease } from '../engine/types.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountIds, accountIdsOf, ownerIdOf } from './account-id.ts';
+import type { Allowance } from './allowance.ts';
 import { settledWindows } from './decision.ts';
 import { type DecisionRequest, type Ledger, NothingDone } from './ledger.ts';
-import type { Allowance } from './plan.ts';
 import { type Admitted, verdictFromLease } from './verdict.ts';
 
 /** Notifies gateways of accounts for which a request waits until they return their unused units. */

@@ -1,13 +1,13 @@
 import { hash } from 'node:crypto';
-import type { UndoneTopUp } from '../engine/changes.ts';
+import type { UndoneTopUp } from '../engine/operator-changes.ts';
 import type { AccountState, Amounts, Decision, LeaseTerms } from '../engine/types.ts';
 import { Failure } from '../failure.ts';
 import type { SliceCounts, TopUp, TopUpNote } from '../model/account.ts';
 import type { WindowName } from '../model/values.ts';
 import type { ResetUsage, TopUpTerms } from './account-changes.ts';
 import type { AccountIds } from './account-id.ts';
+import type { Allowance } from './allowance.ts';
 import type { SettledWindow } from './decision.ts';
-import type { Allowance } from './plan.ts';
 import type { WindowLimit } from './windows.ts';
 
 export const DURABLE: Durability = { kind: 'durable' };

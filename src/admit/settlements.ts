@@ -1,7 +1,7 @@
 import { accountIdsOf, historiesOf, inUnit, ownerIdOf } from './account-id.ts';
+import type { Allowance } from './allowance.ts';
 import { hourOf } from './history.ts';
 import type { Settlement, SettlementOutcome, SettlementSink } from './ledger.ts';
-import type { Allowance } from './plan.ts';
 import type { Reservation } from './verdict.ts';
 
 interface SettlementsOptions {

@@ -4,9 +4,9 @@ import type { AccountState, Decision, Limit } from '../engine/types.ts';
 import type { WindowCount } from '../model/account.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountIds, historiesOf, inUnit } from './account-id.ts';
+import type { Allowance } from './allowance.ts';
 import { hourOf } from './history.ts';
 import type { DeferredUsage, DeferredWindow, ReconciledUsage, UsageReconciler } from './ledger.ts';
-import type { Allowance } from './plan.ts';
 import { limitAt, type WindowLimit } from './windows.ts';
 
 interface UsageBacklogOptions {

@@ -1,8 +1,8 @@
 import { endIfOpened, nextEndMs } from '../engine/counting.ts';
 import type { AccountState, Decision } from '../engine/types.ts';
 import { WINDOWS } from '../model/values.ts';
+import type { Allowance, Budget } from './allowance.ts';
 import { banInForce } from './decision.ts';
-import type { Allowance, Budget } from './plan.ts';
 import { limitAt, withTopUps } from './windows.ts';
 
 export interface UsageReport extends ReportedState {

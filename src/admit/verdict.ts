@@ -3,8 +3,8 @@ import { endIfOpened, fitsAtMs, nextEndMs, WINDOW_MS } from '../engine/counting.
 import type { Accounts, Amounts, Decision } from '../engine/types.ts';
 import type { Ban } from '../model/account.ts';
 import { type LimitName, type WindowName, windowOf } from '../model/values.ts';
+import { type Allowance, type Budget, withAllBudgets } from './allowance.ts';
 import { banInForce, nameOfBan, type SettledWindow, settledWindows } from './decision.ts';
-import { type Allowance, type Budget, withAllBudgets } from './plan.ts';
 import { limitAt, withTopUps } from './windows.ts';
 
 /** What admission decided about one request, or that it could not decide. */

@@ -1,4 +1,4 @@
-import type { Allowance, Budget } from '../admit/plan.ts';
+import type { Allowance, Budget } from '../admit/allowance.ts';
 import type { Banned, CountedWindow, Crowded, Refused } from '../admit/verdict.ts';
 import { ERRORS, type ErrorCode } from '../errors/catalogue.ts';
 import type { JwtRefusal } from '../identify/jwt.ts';

@@ -1,4 +1,4 @@
-import type { Allowance } from '../admit/plan.ts';
+import type { Allowance } from '../admit/allowance.ts';
 import type { Verdict } from '../admit/verdict.ts';
 import type { WindowLimit } from '../admit/windows.ts';
 import { MAX_INTEGER } from '../http1/fields.ts';

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { allowanceOf } from '../admit/plan.ts';
+import { allowanceOf } from '../admit/allowance.ts';
 import { portOf } from '../config/environment.ts';
 import { configurationFrom, filesOf } from '../config/settings.ts';
 import { Failure } from '../failure.ts';

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { plainAllowance } from '../admit/plan.ts';
+import { plainAllowance } from '../admit/allowance.ts';
 import { windowLimit } from '../admit/windows.ts';
 import { fieldRulesOf } from '../http1/field-rules.ts';
 import { WEBSOCKET } from '../http1/fields.ts';

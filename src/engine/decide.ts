@@ -46,7 +46,7 @@ import type { AccountState, Decision, Details, Draft, LeaseTerms, Rule, RuleBudg
  *  10. In each account that bounds the requests in flight, the process that asks gets a new ticket: what it had in flight, and what was
  *      admitted (special.ts). A ban does not prevent this.
  *
- * A request that takes units in advance is settled when it has ended (settle.ts), and operators change accounts (changes.ts).
+ * A request that takes units in advance is settled when it has ended (settle.ts), and operators change accounts (operator-changes.ts).
  *
  * Atomic: one decision, over all its accounts, because each store runs the engine without interruption.
  *

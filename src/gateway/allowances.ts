@@ -1,4 +1,4 @@
-import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../admit/allowance.ts';
 import type { Consumer } from '../identify/identify.ts';
 import type { Limits, Plan, Plans } from '../model/plan.ts';
 import { type GroupedRequest, PathGroups } from '../routing/path-groups.ts';

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { accountIdOf } from '../admit/account-id.ts';
-import type { Allowance } from '../admit/plan.ts';
+import type { Allowance } from '../admit/allowance.ts';
 import type { ClientAddress } from '../http1/client.ts';
 import type { Head } from '../http1/request-head.ts';
 import { authorizationOf, type Credentials, isJwtForm, readAuthorization } from '../identify/bearer.ts';

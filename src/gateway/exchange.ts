@@ -1,4 +1,4 @@
-import type { Allowance } from '../admit/plan.ts';
+import type { Allowance } from '../admit/allowance.ts';
 import type { Banned, CountedWindow, Refused, Verdict } from '../admit/verdict.ts';
 import type { WindowLimit } from '../admit/windows.ts';
 import type { Amounts } from '../engine/types.ts';

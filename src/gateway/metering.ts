@@ -1,4 +1,4 @@
-import type { Allowance } from '../admit/plan.ts';
+import type { Allowance } from '../admit/allowance.ts';
 import type { Amounts } from '../engine/types.ts';
 import { type FieldValues, fieldValues, valuesOf } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';

@@ -1,10 +1,10 @@
 import { partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
+import type { Allowance } from '../admit/allowance.ts';
 import { banInForce, decide } from '../admit/decision.ts';
 import type { Step } from '../admit/history.ts';
 import { type HistoryReport, historyIn, historyReport, readHistories } from '../admit/history-report.ts';
 import type { HistoryStore, ReadHistory } from '../admit/history-store.ts';
 import type { Ledger } from '../admit/ledger.ts';
-import type { Allowance } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import { type Verdict, verdictOf, verdictOnBudgets } from '../admit/verdict.ts';
 import type { Decision } from '../engine/types.ts';

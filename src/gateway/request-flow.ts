@@ -1,6 +1,6 @@
+import type { Allowance } from '../admit/allowance.ts';
 import type { ResultListener } from '../admit/batch.ts';
 import { ALL_UNSEEN } from '../admit/decision.ts';
-import type { Allowance } from '../admit/plan.ts';
 import { type AdmissionResult, type Admitted, type Verdict, verdictOnBudgets } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import { type ErrorResponse, errorResponse, plainError, refusal } from '../annotate/errors.ts';

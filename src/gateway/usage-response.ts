@@ -1,5 +1,5 @@
+import { withAllBudgets } from '../admit/allowance.ts';
 import { askedUnit } from '../admit/history-report.ts';
-import { withAllBudgets } from '../admit/plan.ts';
 import { type ErrorResponse, errorResponse, plainError } from '../annotate/errors.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { UnreadableIdentity } from '../identify/record-store.ts';

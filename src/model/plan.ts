@@ -5,7 +5,7 @@ import { count, eachWindow, WINDOWS, type WindowName, windowName } from './value
 /*
  * What a plan allows, and the limits that a key or a customer has in place of those of its plan: schemas, bounds, words, and how options
  * and cells write them. plans.yaml, gateway.yaml, keys.yaml, the admin API, commands, imports and reports are made of these.
- * How plans.yaml writes a plan is in src/config/plans-schema.ts, and what a plan means for one caller in src/admit/plan.ts.
+ * How plans.yaml writes a plan is in src/config/plans-schema.ts, and what a plan means for one caller in src/admit/allowance.ts.
  */
 
 /** The largest finite limit: a larger one could not be written into a RateLimit field. */

@@ -1,8 +1,8 @@
 import { noTopUp } from '../admit/account-changes.ts';
 import { accountIdOfBudget, accountIdsOf, accountsOf, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
+import { type Allowance, allowanceOf, plainAllowance, unitNamesIn, withAllBudgets } from '../admit/allowance.ts';
 import { askedUnit, type HistoryReport } from '../admit/history-report.ts';
 import { type Durability, foreignAccount, type LedgerView, type MadeOnce, topUpIdOf } from '../admit/ledger.ts';
-import { type Allowance, allowanceOf, plainAllowance, unitNamesIn, withAllBudgets } from '../admit/plan.ts';
 import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import type { WindowLimit } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';

@@ -1,7 +1,7 @@
 import { accountsOf, isShadowId, partsOfAccount } from '../admit/account-id.ts';
+import { plainAllowance } from '../admit/allowance.ts';
 import { banInForce, nameOfBan } from '../admit/decision.ts';
 import { type BanInForce, type Durability, type FoundBan, foreignAccount } from '../admit/ledger.ts';
-import { plainAllowance } from '../admit/plan.ts';
 import { windowLimit } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 import type { KeyStore } from '../identify/record-store.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type Allowance, allowanceOf, withAllBudgets } from '../admit/plan.ts';
+import { type Allowance, allowanceOf, withAllBudgets } from '../admit/allowance.ts';
 import { formOf } from '../admit/windows.ts';
 import { shapeOf, shownAttributes } from '../model/attributes.ts';
 import { formText, inOrder, type Limits, limit, limitOrCustom, limits, type Plans } from '../model/plan.ts';

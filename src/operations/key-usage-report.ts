@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Allowance } from '../admit/plan.ts';
+import type { Allowance } from '../admit/allowance.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
 import { formOf, type ToppedUpLimit, withTopUps } from '../admit/windows.ts';
 import { banLengthMs } from '../engine/refusing.ts';

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { isShadowId, partsOfAccount } from '../admit/account-id.ts';
+import { type Allowance, plainAllowance } from '../admit/allowance.ts';
 import { banInForce, decide, nameOfBan } from '../admit/decision.ts';
 import type { HistoryStore, RefusedConsumer } from '../admit/history-store.ts';
 import type { LedgerView } from '../admit/ledger.ts';
-import { type Allowance, plainAllowance } from '../admit/plan.ts';
 import { verdictOf } from '../admit/verdict.ts';
 import type { Decision } from '../engine/types.ts';
 import type { CustomerStore, KeyStore } from '../identify/record-store.ts';

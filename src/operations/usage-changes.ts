@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { refusePastEnd, type TopUpTerms } from '../admit/account-changes.ts';
+import type { Allowance } from '../admit/allowance.ts';
 import { calendarOf } from '../admit/calendar.ts';
 import type { Durability } from '../admit/ledger.ts';
-import type { Allowance } from '../admit/plan.ts';
 import type { UsageReport } from '../admit/usage-report.ts';
 import type { WindowLimit } from '../admit/windows.ts';
 import { momentOf } from '../config/setting-values.ts';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { accountsOf, CUSTOMER, partsOfAccount, withoutShadow } from '../admit/account-id.ts';
+import { unitNamesIn } from '../admit/allowance.ts';
 import type { Step } from '../admit/history.ts';
 import {
   type HistoryReport,
@@ -11,7 +12,6 @@ import {
   STEPS_KEPT,
 } from '../admit/history-report.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
-import { unitNamesIn } from '../admit/plan.ts';
 import { isTokenHolder, TOKEN_HOLDER } from '../identify/api-key.ts';
 import { byReadability, isReadable, orUnreadable, type StoredKey, type UnreadableRecord } from '../model/record.ts';
 import { count, type DeepReadonly, time } from '../model/values.ts';

@@ -1,4 +1,4 @@
-import type { Allowance } from '../admit/plan.ts';
+import type { Allowance } from '../admit/allowance.ts';
 import type { CompressionRules } from '../http1/content-coding.ts';
 import type { FieldRules } from '../http1/field-rules.ts';
 import type { Announcement } from '../http1/own-fields.ts';

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Admitter } from '../admit/admit.ts';
-import { RefusalCounter } from '../admit/refusals.ts';
+import { RefusalCounter } from '../admit/refusal-counter.ts';
 import { CorsFields } from '../annotate/cors.ts';
 import { ErrorDocs } from '../annotate/error-docs.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';

@@ -1,4 +1,4 @@
-import { type Allowance, allowanceOf } from '../admit/plan.ts';
+import { type Allowance, allowanceOf } from '../admit/allowance.ts';
 import type { Limit, Limits, Plan, Plans } from '../model/plan.ts';
 import { type LimitName, WINDOWS, type WindowName, windowOf } from '../model/values.ts';
 import { isSharedName } from './ordering-limit.ts';

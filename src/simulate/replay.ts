@@ -1,6 +1,6 @@
 import { partsOfAccount } from '../admit/account-id.ts';
+import { type Allowance, bitOfUnit, unitNamesOf, withBudgets } from '../admit/allowance.ts';
 import { ALL_UNSEEN, accountsAfter, decide, exceedsLimit, settled, settledWindows } from '../admit/decision.ts';
-import { type Allowance, bitOfUnit, unitNamesOf, withBudgets } from '../admit/plan.ts';
 import type { AccountState, Amounts, Decision } from '../engine/types.ts';
 import type { Limits, Plans } from '../model/plan.ts';
 import { type CarriedOver, carryOver } from './carried-limits.ts';

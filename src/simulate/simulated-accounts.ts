@@ -1,5 +1,5 @@
 import { accountIdOfBudget } from '../admit/account-id.ts';
-import type { Allowance, Budget } from '../admit/plan.ts';
+import type { Allowance, Budget } from '../admit/allowance.ts';
 import type { WindowLimit } from '../admit/windows.ts';
 import type { AccountState, Accounts as AccountStates } from '../engine/types.ts';
 import type { Ban, SliceCounts, WindowCount } from '../model/account.ts';

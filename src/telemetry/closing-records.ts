@@ -1,4 +1,4 @@
-import type { RefusalCounter } from '../admit/refusals.ts';
+import type { RefusalCounter } from '../admit/refusal-counter.ts';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import type { ClosingRecords } from '../gateway/gateway-deps.ts';
 import type { Route } from '../routing/route.ts';

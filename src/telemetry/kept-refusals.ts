@@ -1,5 +1,5 @@
 import { isOfCustomer } from '../admit/account-id.ts';
-import type { Allowance } from '../admit/plan.ts';
+import type { Allowance } from '../admit/allowance.ts';
 import { formOf } from '../admit/windows.ts';
 import type { Exchange } from '../gateway/exchange.ts';
 import { formText } from '../model/plan.ts';

@@ -9,9 +9,9 @@ import {
 } from '../../src/admit/account-changes.ts';
 import { accountsAfter, decide } from '../../src/admit/decision.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
-import { resetUsage as engineReset, MAX_TOP_UP_NOTES } from '../../src/engine/changes.ts';
 import { slicedCount } from '../../src/engine/counting.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
+import { resetUsage as engineReset, MAX_TOP_UP_NOTES } from '../../src/engine/operator-changes.ts';
 import type { AccountState } from '../../src/engine/types.ts';
 import type { WindowCount } from '../../src/model/account.ts';
 import { MAX_LIMIT } from '../../src/model/plan.ts';

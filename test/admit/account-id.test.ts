@@ -11,7 +11,7 @@ import {
   ownerIdOf,
   partsOfAccount,
 } from '../../src/admit/account-id.ts';
-import { type Allowance, allowanceOf, budgetOf, withAllBudgets } from '../../src/admit/plan.ts';
+import { type Allowance, allowanceOf, budgetOf, withAllBudgets } from '../../src/admit/allowance.ts';
 import type { Plan } from '../../src/model/plan.ts';
 
 const plan: Plan = {

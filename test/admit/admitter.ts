@@ -1,5 +1,5 @@
 import { Admitter, type AdmitterOptions } from '../../src/admit/admit.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
+import type { Allowance } from '../../src/admit/allowance.ts';
 import type { AdmissionResult } from '../../src/admit/verdict.ts';
 import { FakeLedger } from './fake-ledger.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
+import type { Allowance } from '../../src/admit/allowance.ts';
 import { decide } from '../../src/admit/decision.ts';
 import type { DeferredUsage, ReconciledUsage } from '../../src/admit/ledger.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
 import { UsageBacklog } from '../../src/admit/usage-backlog.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
 import type { AccountState } from '../../src/engine/types.ts';

@@ -1,5 +1,6 @@
 import { resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
+import type { Allowance } from '../../src/admit/allowance.ts';
 import { accountsAfter, decide } from '../../src/admit/decision.ts';
 import type { RecallFeed } from '../../src/admit/leases.ts';
 import {
@@ -12,10 +13,9 @@ import {
   type Settlement,
   type SettlementOutcome,
 } from '../../src/admit/ledger.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
 import type { WindowLimit } from '../../src/admit/windows.ts';
-import { banned, lift } from '../../src/engine/changes.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
+import { banned, lift } from '../../src/engine/operator-changes.ts';
 import type { AccountState, Decision } from '../../src/engine/types.ts';
 import { Failure } from '../../src/failure.ts';
 import type { TopUp, TopUpNote } from '../../src/model/account.ts';

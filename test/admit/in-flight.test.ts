@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { budgetOf } from '../../src/admit/allowance.ts';
 import { InFlightCounts } from '../../src/admit/in-flight.ts';
-import { budgetOf } from '../../src/admit/plan.ts';
 import { allowance, alsoCharging, withOwn } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { Admitter } from '../../src/admit/admit.ts';
+import { budgetOf } from '../../src/admit/allowance.ts';
 import type { RecallFeed } from '../../src/admit/leases.ts';
 import { NothingDone } from '../../src/admit/ledger.ts';
-import { budgetOf } from '../../src/admit/plan.ts';
 import type { AdmissionResult } from '../../src/admit/verdict.ts';
 import { allowance, alsoCharging } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { AccountCache } from '../../src/admit/account-cache.ts';
+import type { Allowance } from '../../src/admit/allowance.ts';
 import { accountsAfter, decide } from '../../src/admit/decision.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
 import type { AccountState } from '../../src/engine/types.ts';
 import { allowance } from '../support/allowance.ts';

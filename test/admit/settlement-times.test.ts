@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/allowance.ts';
 import type { SettlementOutcome } from '../../src/admit/ledger.ts';
-import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/plan.ts';
 import type { Admitted } from '../../src/admit/verdict.ts';
 import type { Plan } from '../../src/model/plan.ts';
 import { holdTime } from '../support/hold-time.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/allowance.ts';
 import type { Settlement, SettlementOutcome } from '../../src/admit/ledger.ts';
-import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/plan.ts';
 import { Settlements } from '../../src/admit/settlements.ts';
 import type { Reservation } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { AccountCache } from '../../src/admit/account-cache.ts';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
+import { type Allowance, allowanceOf, withBudgets } from '../../src/admit/allowance.ts';
 import { decide } from '../../src/admit/decision.ts';
-import { type Allowance, allowanceOf, withBudgets } from '../../src/admit/plan.ts';
 import type { Plan } from '../../src/model/plan.ts';
 
 const T0 = 1_800_000_000_000;

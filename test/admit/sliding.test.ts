@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import type { Allowance } from '../../src/admit/allowance.ts';
 import { accountsAfter, decide } from '../../src/admit/decision.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
 import type { Refused } from '../../src/admit/verdict.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { WINDOW_MS } from '../../src/engine/counting.ts';

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
 import type { AdmitterOptions } from '../../src/admit/admit.ts';
+import { budgetOf } from '../../src/admit/allowance.ts';
 import { hourOf } from '../../src/admit/history.ts';
 import { type DeferredUsage, NothingDone, type ReconciledUsage } from '../../src/admit/ledger.ts';
-import { budgetOf } from '../../src/admit/plan.ts';
 import { UsageBacklog } from '../../src/admit/usage-backlog.ts';
 import type { AdmissionResult } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { type Allowance, budgetOf } from '../../src/admit/allowance.ts';
 import { decide } from '../../src/admit/decision.ts';
-import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
 import { usageReport } from '../../src/admit/usage-report.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';

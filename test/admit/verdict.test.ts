@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { type Allowance, type Budget, budgetOf } from '../../src/admit/allowance.ts';
 import { decide } from '../../src/admit/decision.ts';
-import { type Allowance, type Budget, budgetOf } from '../../src/admit/plan.ts';
 import { sameAmounts, type Verdict, verdictOf, verdictOnBudgets, verdictsOf } from '../../src/admit/verdict.ts';
 import { slicedCount } from '../../src/engine/counting.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';

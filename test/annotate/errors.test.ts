@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { type Allowance, allowanceOf } from '../../src/admit/allowance.ts';
 import { decide } from '../../src/admit/decision.ts';
-import { type Allowance, allowanceOf } from '../../src/admit/plan.ts';
 import { type Banned, type Refused, verdictOf } from '../../src/admit/verdict.ts';
 import * as errors from '../../src/annotate/errors.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';

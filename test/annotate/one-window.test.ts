@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { toppedUp } from '../../src/admit/account-changes.ts';
+import type { Allowance } from '../../src/admit/allowance.ts';
 import { accountsAfter, decide } from '../../src/admit/decision.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
 import { type Banned, type Refused, verdictsOf } from '../../src/admit/verdict.ts';
 import { refusal } from '../../src/annotate/errors.ts';
 import { RateLimitFields } from '../../src/annotate/rate-limit.ts';

@@ -1,4 +1,4 @@
-import type { Allowance } from '../../src/admit/plan.ts';
+import type { Allowance } from '../../src/admit/allowance.ts';
 import type { Amounts } from '../../src/engine/types.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedLedger } from '../../src/stores/embedded/ledger.ts';

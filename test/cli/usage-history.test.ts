@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { shadowIdOf } from '../../src/admit/account-id.ts';
-import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
+import { type Allowance, budgetOf } from '../../src/admit/allowance.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { operationsHere } from '../../src/cli/operations-at.ts';
 import { pagesOf } from '../../src/cli/operations-interface.ts';

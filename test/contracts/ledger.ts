@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { type Allowance, budgetOf } from '../../src/admit/allowance.ts';
 import { type DecisionRequest, DURABLE, type Ledger, type LedgerView, topUpIdOf } from '../../src/admit/ledger.ts';
-import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
 import type { Decision } from '../../src/engine/types.ts';

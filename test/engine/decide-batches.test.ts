@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { Allowance } from '../../src/admit/allowance.ts';
 import { decide } from '../../src/admit/decision.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
 import { limitAt } from '../../src/admit/windows.ts';
 import { endIfOpened } from '../../src/engine/counting.ts';

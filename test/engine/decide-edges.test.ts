@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { budgetOf } from '../../src/admit/allowance.ts';
 import { accountsAfter, decide } from '../../src/admit/decision.ts';
-import { budgetOf } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
-import { lift } from '../../src/engine/changes.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
+import { lift } from '../../src/engine/operator-changes.ts';
 import type { AccountState } from '../../src/engine/types.ts';
 import { allowance, alsoCharging } from '../support/allowance.ts';
 

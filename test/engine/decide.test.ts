@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { decide } from '../../src/admit/decision.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
-import { lift } from '../../src/engine/changes.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
+import { lift } from '../../src/engine/operator-changes.ts';
 import type { AccountState } from '../../src/engine/types.ts';
 import { allowance } from '../support/allowance.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { plainAllowance } from '../../src/admit/plan.ts';
+import { plainAllowance } from '../../src/admit/allowance.ts';
 import type { Caller } from '../../src/gateway/exchange.ts';
 import type { GatewayDeps } from '../../src/gateway/gateway-deps.ts';
 import { policyCallerOf } from '../../src/gateway/policy-request.ts';

@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import type { Allowance } from '../../src/admit/allowance.ts';
 import { recordAdmitted } from '../../src/admit/history.ts';
 import type { ReadHistory } from '../../src/admit/history-store.ts';
 import type { Ledger } from '../../src/admit/ledger.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
 import type { UsageReport } from '../../src/admit/usage-report.ts';
 import { Usage, type UsageBody } from '../../src/gateway/own-usage.ts';
 import { UnreadableRecord } from '../../src/model/record.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { plainAllowance } from '../../src/admit/plan.ts';
+import { plainAllowance } from '../../src/admit/allowance.ts';
 import type { WindowLimit } from '../../src/admit/windows.ts';
 import { fieldRulesOf } from '../../src/http1/field-rules.ts';
 import { atOnce } from '../../src/io/steps.ts';

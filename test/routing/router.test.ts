@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { plainAllowance } from '../../src/admit/plan.ts';
+import { plainAllowance } from '../../src/admit/allowance.ts';
 import { Failure } from '../../src/failure.ts';
 import { atOnce } from '../../src/io/steps.ts';
 import { faultOfPattern, matchedBy } from '../../src/routing/pattern.ts';

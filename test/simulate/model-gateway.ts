@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import { accountIdOf, accountIdsOf } from '../../src/admit/account-id.ts';
+import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/allowance.ts';
 import { accountsAfter, decide, settled } from '../../src/admit/decision.ts';
-import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/plan.ts';
 import { type Reservation, verdictOf } from '../../src/admit/verdict.ts';
 import { parsePlans } from '../../src/config/plans-schema.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';

@@ -1,5 +1,5 @@
+import type { Allowance } from '../../src/admit/allowance.ts';
 import { decide } from '../../src/admit/decision.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
 import type { Exchange } from '../../src/gateway/exchange.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { allowanceOf } from '../../src/admit/plan.ts';
+import { allowanceOf } from '../../src/admit/allowance.ts';
 import type { Plans } from '../../src/model/plan.ts';
 import { type Replay, replay } from '../../src/simulate/replay.ts';
 import { mostChanged, reportOf } from '../../src/simulate/report.ts';

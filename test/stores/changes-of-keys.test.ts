@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
 import { Failure } from '../../src/failure.ts';
 import type { StoreChange } from '../../src/identify/record-store.ts';
-import { EmbeddedChanges } from '../../src/stores/embedded/changes.ts';
+import { EmbeddedChanges } from '../../src/stores/embedded/change-notices.ts';
 import { openDatabase } from '../../src/stores/embedded/database.ts';
 import { EmbeddedKeys } from '../../src/stores/embedded/keys.ts';
 import { someKey } from '../identify/some-key.ts';

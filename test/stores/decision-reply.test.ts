@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { describe, expect, test, vi } from 'vitest';
+import { type Allowance, budgetOf } from '../../src/admit/allowance.ts';
 import { type DecisionRequest, NothingDone } from '../../src/admit/ledger.ts';
-import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { banOf, DecisionCalls, gatewayClock } from '../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';

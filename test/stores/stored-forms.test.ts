@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Allowance, budgetOf } from '../../src/admit/plan.ts';
+import { type Allowance, budgetOf } from '../../src/admit/allowance.ts';
 import type { LeaseTerms } from '../../src/engine/types.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import type { RedisLedger } from '../../src/stores/redis/ledger.ts';

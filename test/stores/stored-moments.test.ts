@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { describe, expect, test } from 'vitest';
+import { type Allowance, plainAllowance } from '../../src/admit/allowance.ts';
 import type { Ledger } from '../../src/admit/ledger.ts';
-import { type Allowance, plainAllowance } from '../../src/admit/plan.ts';
 import { usageReport } from '../../src/admit/usage-report.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';

@@ -1,4 +1,4 @@
-import { type Allowance, type Budget, charging, plainAllowance } from '../../src/admit/plan.ts';
+import { type Allowance, type Budget, charging, plainAllowance } from '../../src/admit/allowance.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import type { BanRule, WindowForm } from '../../src/model/plan.ts';
 import { WINDOWS, type WindowName } from '../../src/model/values.ts';

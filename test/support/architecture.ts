@@ -56,7 +56,7 @@ const RECORDERS = ['src/operations/recorded.ts', 'src/serve/admin-api.ts'];
 const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'admin', 'certificates'];
 // The interfaces that stores implement, each owned by the room that uses it, the records, and the one decision with its numbers.
 const FOR_STORES = [
-  'src/engine/changes.ts',
+  'src/engine/operator-changes.ts',
   'src/engine/counting.ts',
   'src/engine/leasing.ts',
   'src/engine/reconcile.ts',
@@ -75,7 +75,7 @@ const FOR_STORES = [
   'src/admit/account-changes.ts',
   'src/admit/account-id.ts',
   'src/admit/decision.ts',
-  'src/admit/plan.ts',
+  'src/admit/allowance.ts',
   'src/admit/windows.ts',
   'src/admit/history.ts',
   'src/admit/history-store.ts',

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { type Allowance, budgetOf, charging } from '../../src/admit/plan.ts';
+import { type Allowance, budgetOf, charging } from '../../src/admit/allowance.ts';
 import type { Amounts } from '../../src/engine/types.ts';
 import type { CalendarForm, WindowForm } from '../../src/model/plan.ts';
 import { WINDOWS, type WindowName } from '../../src/model/values.ts';

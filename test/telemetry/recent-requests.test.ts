@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { plainAllowance } from '../../src/admit/allowance.ts';
 import { decide } from '../../src/admit/decision.ts';
-import { plainAllowance } from '../../src/admit/plan.ts';
 import { verdictOf } from '../../src/admit/verdict.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';

@@ -4,7 +4,7 @@ import { main } from '../../src/main.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 
 export type { RefusalCode as AdminErrorCode } from '../../src/admin/response.ts';
-export { plainAllowance } from '../../src/admit/plan.ts';
+export { plainAllowance } from '../../src/admit/allowance.ts';
 export * as errors from '../../src/annotate/errors.ts';
 export { ERROR_CODES, ERRORS, type ErrorCode } from '../../src/errors/catalogue.ts';
 export { OWN_FIELDS } from '../../src/http1/own-fields.ts';

@@ -1,5 +1,5 @@
+import type { Allowance } from '../../src/admit/allowance.ts';
 import { ALL_UNSEEN, decide } from '../../src/admit/decision.ts';
-import type { Allowance } from '../../src/admit/plan.ts';
 import { type Verdict, verdictOf } from '../../src/admit/verdict.ts';
 import { refusal } from '../../src/annotate/errors.ts';
 import { RateLimitFields } from '../../src/annotate/rate-limit.ts';

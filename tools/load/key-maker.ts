@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { allowanceOf } from '../../src/admit/plan.ts';
+import { allowanceOf } from '../../src/admit/allowance.ts';
 import { Failure } from '../../src/failure.ts';
 import type { Plan, Plans } from '../../src/model/plan.ts';
 import { WINDOWS, type WindowName } from '../../src/model/values.ts';

@@ -1,4 +1,4 @@
-import { unitNamesIn } from '../../admit/plan.ts';
+import { unitNamesIn } from '../../admit/allowance.ts';
 import type { Fault, Path } from '../../config/fault.ts';
 import type { Plan, Plans, PlanUnit } from '../../model/plan.ts';
 import { WINDOWS } from '../../model/values.ts';

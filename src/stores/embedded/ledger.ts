@@ -10,6 +10,7 @@ import {
   topUpUndone,
 } from '../../admit/account-changes.ts';
 import { accountIdsOf, historiesOf, historyBehind, inUnit } from '../../admit/account-id.ts';
+import type { Allowance } from '../../admit/allowance.ts';
 import { accountsAfter, decide, settled } from '../../admit/decision.ts';
 import {
   type DecisionRequest,
@@ -24,10 +25,9 @@ import {
   type SettlementOutcome,
   topUpIdOf,
 } from '../../admit/ledger.ts';
-import type { Allowance } from '../../admit/plan.ts';
 import type { WindowLimit } from '../../admit/windows.ts';
-import type { UndoneTopUp } from '../../engine/changes.ts';
 import { UNSEEN } from '../../engine/decide.ts';
+import type { UndoneTopUp } from '../../engine/operator-changes.ts';
 import type { AccountState, Decision } from '../../engine/types.ts';
 import { Failure, type FailureCode } from '../../failure.ts';
 import type { StoreChange } from '../../identify/record-store.ts';

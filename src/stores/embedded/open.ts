@@ -9,7 +9,7 @@ import { AccountsOnDisk, AccountsTable, bansIn } from './accounts.ts';
 import { insistOnAcknowledged } from './acknowledged.ts';
 import { EmbeddedAudit } from './audit.ts';
 import { EmbeddedCertificateStore } from './certificates.ts';
-import { EmbeddedChanges } from './changes.ts';
+import { EmbeddedChanges } from './change-notices.ts';
 import { Checkpoints } from './checkpoints.ts';
 import { customersIn, embeddedCustomers } from './customers.ts';
 import { damageIn, hasDatabase, neverWait, openDatabase } from './database.ts';

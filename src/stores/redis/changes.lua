@@ -90,13 +90,13 @@ function charging_count(windows, limits, nowMs, spent)
   end
 end
 end
-local store_clock_seconds, store_clock_nowMs
+local script_time_seconds, script_time_nowMs
 do
 local time = redis.call("TIME")
 --- The present by the store's clock, as it was when the script began. Redis gives both parts as text, which Lua calculates with.
-store_clock_seconds = time[1]
+script_time_seconds = time[1]
 --- Unix milliseconds.
-store_clock_nowMs = store_clock_seconds * 1000 + math.floor(time[2] / 1000)
+script_time_nowMs = script_time_seconds * 1000 + math.floor(time[2] / 1000)
 end
 local whole_number_MOST, whole_number_wholeIn
 do
@@ -1663,7 +1663,7 @@ function exports.writeRare(changes, before, after)
 end
 rare_files.rare_fields = exports
 return exports
-elseif name == "changes" then
+elseif name == "operator_changes" then
 local exports = {topUpInForce = false, MAX_TOP_UP_NOTES = false, lift = false, banned = false, topUpRefusal = false, withTopUp = false, undone = false, resetUsage = false}
 local copyOf, withWindow, topUpsBeside, notesInForce, endOf, notesWith, hasOwnEnd, setNotes
 function copyOf(state)
@@ -1975,7 +1975,7 @@ function exports.resetUsage(state, names, nowMs, upToMs)
   changed.leases = nil
   return {used = used, strikes = struck, endsAtMs = endsAtMs, state = changed}
 end
-rare_files.changes = exports
+rare_files.operator_changes = exports
 return exports
 elseif name == "once" then
 local exports = {lastEndMs = false, madeBefore = false, remember = false}
@@ -2171,7 +2171,7 @@ function exports.saveToppedUp(key, limits, before, after)
     before,
     after,
     nil,
-    store_clock_nowMs
+    script_time_nowMs
   )
   if ____error ~= nil then
     return ____error
@@ -2214,7 +2214,7 @@ function exports.saveToppedUp(key, limits, before, after)
   end
   keepWords(key, "t", sums)
   keepWords(key, "T", notes)
-  if lastMs > store_clock_nowMs + redis.call("PTTL", key) then
+  if lastMs > script_time_nowMs + redis.call("PTTL", key) then
     redis.call("PEXPIREAT", key, lastMs)
   end
   return nil
@@ -2270,7 +2270,7 @@ local function endingAt(____bindingPattern0, endsAtMs)
   limit = ____bindingPattern0.limit
   slices = ____bindingPattern0.slices
   if slices ~= nil then
-    return {window = window, lengthMs = endsAtMs - store_clock_nowMs, limit = limit, slices = slices}
+    return {window = window, lengthMs = endsAtMs - script_time_nowMs, limit = limit, slices = slices}
   end
   return {window = window, lengthMs = lengthMs, limit = limit, instants = {endsAtMs}}
 end
@@ -2285,12 +2285,12 @@ function top_up_script_main()
   local amount = ____cjson_decode_result_0.amount
   local mostLimit = ____cjson_decode_result_0.mostLimit
   local terms = ____cjson_decode_result_0.terms
-  if rare_files.once.lastEndMs ~= nil and store_clock_nowMs >= rare_files.once.lastEndMs then
+  if rare_files.once.lastEndMs ~= nil and script_time_nowMs >= rare_files.once.lastEndMs then
     rare_files.once.remember(rare_files.once.lastEndMs)
     return {"repeated", rare_files.once.lastEndMs}
   end
-  if rare_files.once.lastEndMs == nil and not stored_account_includeNow({asked}, store_clock_nowMs) then
-    return {"outside", store_clock_nowMs}
+  if rare_files.once.lastEndMs == nil and not stored_account_includeNow({asked}, script_time_nowMs) then
+    return {"outside", script_time_nowMs}
   end
   local limit = rare_files.once.lastEndMs == nil and asked or endingAt(asked, rare_files.once.lastEndMs)
   local key = KEYS[1]
@@ -2302,15 +2302,15 @@ function top_up_script_main()
     return loaded
   end
   local before = loaded
-  local refusal = rare_files.changes.topUpRefusal(
+  local refusal = rare_files.operator_changes.topUpRefusal(
     before,
     limit,
     amount,
-    store_clock_nowMs,
+    script_time_nowMs,
     mostLimit,
     terms
   )
-  local inForce = rare_files.changes.topUpInForce(before, limit.window, store_clock_nowMs)
+  local inForce = rare_files.operator_changes.topUpInForce(before, limit.window, script_time_nowMs)
   if refusal == "past" then
     return {"past"}
   end
@@ -2320,11 +2320,11 @@ function top_up_script_main()
   if refusal == "other-end" then
     return {"other_end", inForce.amount, inForce.untilMs}
   end
-  local ____withTopUp_result_3 = rare_files.changes.withTopUp(
+  local ____withTopUp_result_3 = rare_files.operator_changes.withTopUp(
     before,
     limit,
     amount,
-    store_clock_nowMs,
+    script_time_nowMs,
     mostLimit,
     terms
   )
@@ -2362,7 +2362,7 @@ function undo_top_up_script_main()
     return loaded
   end
   local before = loaded
-  local done = rare_files.changes.undone(before, window, id, store_clock_nowMs)
+  local done = rare_files.operator_changes.undone(before, window, id, script_time_nowMs)
   if done == nil then
     if rare_files.once.lastEndMs == nil then
       return {"none"}
@@ -2467,7 +2467,7 @@ function callBack(key, leases)
     {windows = {}},
     {windows = {}, leases = leases},
     nil,
-    store_clock_nowMs
+    script_time_nowMs
   )
   redis.pcall("PUBLISH", RECALLS, key)
   return ____error
@@ -2494,14 +2494,14 @@ function reset_script_main()
   local unreadable = {}
   local before = readableOf(key, values, unreadable)
   if rare_files.once.lastEndMs == nil then
-    local leases = rare_files.leasing.recalled(before, store_clock_nowMs)
-    local waitMs = rare_files.leasing.waitFor(leases == nil and before or ({windows = {}, leases = leases}), store_clock_nowMs)
+    local leases = rare_files.leasing.recalled(before, script_time_nowMs)
+    local waitMs = rare_files.leasing.waitFor(leases == nil and before or ({windows = {}, leases = leases}), script_time_nowMs)
     if waitMs > 0 then
       return callBack(key, leases) or ({"lent", waitMs})
     end
   end
   local names = cjson.decode(ARGV[4])
-  local ____resetUsage_result_1 = rare_files.changes.resetUsage(before, names, store_clock_nowMs, rare_files.once.lastEndMs)
+  local ____resetUsage_result_1 = rare_files.operator_changes.resetUsage(before, names, script_time_nowMs, rare_files.once.lastEndMs)
   local used = ____resetUsage_result_1.used
   local strikes = ____resetUsage_result_1.strikes
   local endsAtMs = ____resetUsage_result_1.endsAtMs
@@ -2521,7 +2521,7 @@ function reset_script_main()
     {windows = windows},
     {windows = state.windows},
     nil,
-    store_clock_nowMs
+    script_time_nowMs
   )
   if ____error ~= nil then
     return ____error
@@ -2573,7 +2573,7 @@ function lift_script_main()
   }, 0) then
     return false
   end
-  local after = rare_files.changes.lift(before, store_clock_nowMs)
+  local after = rare_files.operator_changes.lift(before, script_time_nowMs)
   if after == before or isAgain and values[2] ~= ARGV[2] then
     return false
   end
@@ -2637,7 +2637,7 @@ function carry_ban_script_main()
   }, 0) then
     return 0
   end
-  local after = rare_files.changes.banned(before, ban, store_clock_nowMs)
+  local after = rare_files.operator_changes.banned(before, ban, script_time_nowMs)
   if after == before then
     return 0
   end
@@ -2647,7 +2647,7 @@ function carry_ban_script_main()
     before,
     after,
     nil,
-    store_clock_nowMs
+    script_time_nowMs
   )
   if ____error ~= nil then
     return ____error
@@ -2749,7 +2749,7 @@ function in_flight_script_main()
     before,
     ARGV[1],
     tonumber(ARGV[2]),
-    store_clock_nowMs
+    script_time_nowMs
   )
   if #tickets == 0 then
     redis.call("HDEL", key, "f")
@@ -2762,7 +2762,7 @@ function in_flight_script_main()
     {windows = {}, tickets = before},
     account,
     nil,
-    store_clock_nowMs
+    script_time_nowMs
   ) or 0
 end
 end
@@ -2774,12 +2774,12 @@ do
 local HOUR_MS = 3600000
 --- The script.
 function reconcile_script_main()
-  readGatewayClock(store_clock_seconds)
+  readGatewayClock(script_time_seconds)
   local ____cjson_decode_result_0 = cjson.decode(ARGV[1])
   local ownNowMs = ____cjson_decode_result_0.ownNowMs
   local late = ____cjson_decode_result_0.windows
   local hours = ____cjson_decode_result_0.hours
-  local shiftMs = ownNowMs > 0 and store_clock_nowMs - ownNowMs or 0
+  local shiftMs = ownNowMs > 0 and script_time_nowMs - ownNowMs or 0
   local names = {}
   local ____all = late for ____i = 1, #____all do local ____value = ____all[____i]
     local window = ____value.window
@@ -2805,11 +2805,11 @@ function reconcile_script_main()
     local window = ____value.window
     local spent = ____value.spent
     local count = before[window]
-    if count ~= nil and store_clock_nowMs < count.endsAtMs and count.used > whole_number_MOST - spent then
+    if count ~= nil and script_time_nowMs < count.endsAtMs and count.used > whole_number_MOST - spent then
       return "FOREIGN"
     end
   end
-  local ____reconciled_result_1 = rare_files.reconcile.reconciled(before, late, store_clock_nowMs, shiftMs)
+  local ____reconciled_result_1 = rare_files.reconcile.reconciled(before, late, script_time_nowMs, shiftMs)
   local windows = ____reconciled_result_1.windows
   local added = ____reconciled_result_1.added
   local ____error = stored_account_saveAccount(
@@ -2818,7 +2818,7 @@ function reconcile_script_main()
     {windows = before},
     {windows = windows},
     nil,
-    store_clock_nowMs
+    script_time_nowMs
   )
   if ____error ~= nil then
     return ____error
@@ -2831,7 +2831,7 @@ function reconcile_script_main()
       KEYS[2],
       at,
       cost,
-      math.floor(store_clock_nowMs / HOUR_MS)
+      math.floor(script_time_nowMs / HOUR_MS)
     )
     if failed then
       return failed

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { Command } from 'ioredis';
 import { accountIdsOf, historiesOf, inUnit } from '../../admit/account-id.ts';
+import type { Allowance, Budgets } from '../../admit/allowance.ts';
 import { type DecisionRequest, NothingDone } from '../../admit/ledger.ts';
-import type { Allowance, Budgets } from '../../admit/plan.ts';
 import type { WindowLimit } from '../../admit/windows.ts';
 import { slicedCount } from '../../engine/counting.ts';
 import type { AccountState, Decision, LeaseTerms, Limit } from '../../engine/types.ts';

@@ -90,13 +90,13 @@ function charging_count(windows, limits, nowMs, spent)
   end
 end
 end
-local store_clock_seconds, store_clock_nowMs
+local script_time_seconds, script_time_nowMs
 do
 local time = redis.call("TIME")
 --- The present by the store's clock, as it was when the script began. Redis gives both parts as text, which Lua calculates with.
-store_clock_seconds = time[1]
+script_time_seconds = time[1]
 --- Unix milliseconds.
-store_clock_nowMs = store_clock_seconds * 1000 + math.floor(time[2] / 1000)
+script_time_nowMs = script_time_seconds * 1000 + math.floor(time[2] / 1000)
 end
 local whole_number_MOST, whole_number_wholeIn
 do
@@ -2089,7 +2089,7 @@ function record(____bindingPattern0, decision, first)
   if recorded == 0 and back == nil then
     return nil
   end
-  local hour = math.floor(store_clock_nowMs / HOUR_MS)
+  local hour = math.floor(script_time_nowMs / HOUR_MS)
   local spent = recorded * cost + (decision.lent == nil and 0 or decision.lent.units)
   do
     local i = 0
@@ -2169,7 +2169,7 @@ local function decideOne(run, at, reply)
   local decision = decide_decide(
     before,
     rule,
-    store_clock_nowMs,
+    script_time_nowMs,
     cost,
     n,
     details
@@ -2187,7 +2187,7 @@ local function decideOne(run, at, reply)
           before[i + 1],
           after,
           rule.bans,
-          store_clock_nowMs
+          script_time_nowMs
         )
         if ____error ~= nil then
           return ____error
@@ -2282,22 +2282,22 @@ end
 --- The script.
 function decision_script_main()
   local rules = {}
-  local last = readGatewayClock(store_clock_seconds)
+  local last = readGatewayClock(script_time_seconds)
   do
     local i = 1
     while i < last do
       local rule = cjson.decode(ARGV[i + 1])
       local ____all = rule.budgets for ____i = 1, #____all do local ____value = ____all[____i]
         local limits = ____value.limits
-        if not stored_account_includeNow(limits, store_clock_nowMs) then
-          return cmsgpack.pack({store_clock_nowMs})
+        if not stored_account_includeNow(limits, script_time_nowMs) then
+          return cmsgpack.pack({script_time_nowMs})
         end
       end
       rules[#rules + 1] = rule
       i = i + 1
     end
   end
-  local reply = {store_clock_nowMs}
+  local reply = {script_time_nowMs}
   local text = ARGV[1]
   local runs = text == "[2,1,1,1]" and ({2, 1, 1, 1}) or cjson.decode(text)
   local at = 0
@@ -2410,7 +2410,7 @@ local function isDeleted(i, others, isRecorded)
 end
 --- The script.
 function settlement_script_main()
-  readGatewayClock(store_clock_seconds)
+  readGatewayClock(script_time_seconds)
   local ____cjson_decode_result_0 = cjson.decode(ARGV[1])
   local delta = ____cjson_decode_result_0.delta
   local hour = ____cjson_decode_result_0.hour
@@ -2419,7 +2419,7 @@ function settlement_script_main()
   local limits = ____cjson_decode_result_0.limits
   local places = ____cjson_decode_result_0.places
   local others = isRecorded and #KEYS / 2 or #KEYS
-  if not stored_account_includeNow(limits, store_clock_nowMs) then
+  if not stored_account_includeNow(limits, script_time_nowMs) then
     return "CLOCK"
   end
   local key = KEYS[1]
@@ -2440,7 +2440,7 @@ function settlement_script_main()
   local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
     local window = ____value.window
     local count = windows[window]
-    if count ~= nil and store_clock_nowMs < count.endsAtMs and count.used > whole_number_MOST - math.max(delta, 0) then
+    if count ~= nil and script_time_nowMs < count.endsAtMs and count.used > whole_number_MOST - math.max(delta, 0) then
       return "FOREIGN"
     end
   end
@@ -2449,7 +2449,7 @@ function settlement_script_main()
     delta,
     limits,
     places,
-    store_clock_nowMs
+    script_time_nowMs
   )}
   if not isDeleted(0, others, isRecorded) then
     local ____error = stored_account_saveAccount(
@@ -2458,7 +2458,7 @@ function settlement_script_main()
       before,
       after,
       nil,
-      store_clock_nowMs
+      script_time_nowMs
     )
     if ____error ~= nil then
       return ____error
@@ -2472,7 +2472,7 @@ function settlement_script_main()
           KEYS[i + 1],
           hour,
           delta,
-          math.floor(store_clock_nowMs / 3600000)
+          math.floor(script_time_nowMs / 3600000)
         )
         if ____error then
           return ____error

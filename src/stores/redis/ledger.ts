@@ -2,6 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import type { ResetUsage, TopUpTerms } from '../../admit/account-changes.ts';
 import { partsOfAccount } from '../../admit/account-id.ts';
+import type { Allowance } from '../../admit/allowance.ts';
 import {
   type DecisionRequest,
   type Durability,
@@ -12,7 +13,6 @@ import {
   type Settlement,
   type SettlementOutcome,
 } from '../../admit/ledger.ts';
-import type { Allowance } from '../../admit/plan.ts';
 import type { WindowLimit } from '../../admit/windows.ts';
 import type { Decision } from '../../engine/types.ts';
 import type { StoreChange } from '../../identify/record-store.ts';

@@ -18,7 +18,7 @@ import {
   topUpIdOf,
 } from '../../admit/ledger.ts';
 import type { WindowLimit } from '../../admit/windows.ts';
-import type { UndoneTopUp } from '../../engine/changes.ts';
+import type { UndoneTopUp } from '../../engine/operator-changes.ts';
 import type { TopUp, TopUpNote } from '../../model/account.ts';
 import { MAX_LIMIT } from '../../model/plan.ts';
 import { WINDOWS, type WindowName } from '../../model/values.ts';
@@ -31,7 +31,7 @@ import type { ReplicaLink } from './replication.ts';
 import type { StoredTopUp } from './shell/top-up-script.ts';
 import type { StoredUndo } from './shell/undo-top-up-script.ts';
 
-/** The scripts of the changes. Exported for the test that compares them with src/engine/changes.ts. */
+/** The scripts of the changes. Exported for the test that compares them with src/engine/operator-changes.ts. */
 export const USAGE_CHANGES: UsageChangeScripts = {
   topUp: new LuaScript(`${CHANGES_LUA}return top_up_script()\n`),
   undoTopUp: new LuaScript(`${CHANGES_LUA}return undo_top_up_script()\n`),

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
+import { plainAllowance } from '../../../src/admit/allowance.ts';
 import { decide } from '../../../src/admit/decision.ts';
-import { plainAllowance } from '../../../src/admit/plan.ts';
 import { verdictOf } from '../../../src/admit/verdict.ts';
 import { type WindowLimit, windowLimit } from '../../../src/admit/windows.ts';
 import { UNSEEN } from '../../../src/engine/decide.ts';

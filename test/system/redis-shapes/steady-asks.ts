@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'vitest';
+import type { Allowance } from '../../../src/admit/allowance.ts';
 import { type Ledger, NothingDone } from '../../../src/admit/ledger.ts';
-import type { Allowance } from '../../../src/admit/plan.ts';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type Allowance, allowanceOf } from '../../../src/admit/plan.ts';
+import { type Allowance, allowanceOf } from '../../../src/admit/allowance.ts';
 import { type History, historyOf } from '../../../tools/chaos/simulated/history.ts';
 import { GOOD_LINK } from '../../../tools/chaos/simulated/link.ts';
 import { play } from '../../../tools/chaos/simulated/play.ts';

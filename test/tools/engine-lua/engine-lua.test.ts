@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { DECIDE_LUA, HISTORY_LUA } from '../../../src/stores/redis/decision-call.ts';
 import { withSource } from '../../../src/stores/redis/engine-lua.ts';
-import { engineScripts, ROOT } from '../../../tools/engine-lua/engine-lua.ts';
+import { engineScripts, ROOT } from '../../../tools/engine-lua/generated-scripts.ts';
 import { testRedis } from '../../support/redis.ts';
 import { ROOM } from '../../support/room.ts';
 

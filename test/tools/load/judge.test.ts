@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Allowance } from '../../../src/admit/plan.ts';
+import type { Allowance } from '../../../src/admit/allowance.ts';
 import { percentile } from '../../../tools/kit/statistics.ts';
 import type { Exchange, Subject, ToldFields } from '../../../tools/load/exchange.ts';
 import { historyOf, type Sending, subjectOf } from '../../../tools/load/fake-gateway.ts';

@@ -1,4 +1,4 @@
-import type { Allowance } from '../../../src/admit/plan.ts';
+import type { Allowance } from '../../../src/admit/allowance.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { chargeOf } from '../../../src/engine/charging.ts';
 import type { Amounts } from '../../../src/engine/types.ts';

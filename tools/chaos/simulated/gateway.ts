@@ -1,4 +1,5 @@
 import { Admitter } from '../../../src/admit/admit.ts';
+import { type Allowance, bitOfUnit, withBudgets } from '../../../src/admit/allowance.ts';
 import {
   type DecisionRequest,
   type DeferredUsage,
@@ -6,7 +7,6 @@ import {
   NothingDone,
   type UsageReconciler,
 } from '../../../src/admit/ledger.ts';
-import { type Allowance, bitOfUnit, withBudgets } from '../../../src/admit/plan.ts';
 import type { AdmissionResult } from '../../../src/admit/verdict.ts';
 import { Circuit } from '../../../src/stores/redis/circuit.ts';
 import type { RedisClient } from '../../../src/stores/redis/connection.ts';

@@ -1,4 +1,4 @@
-import type { Allowance } from '../../../src/admit/plan.ts';
+import type { Allowance } from '../../../src/admit/allowance.ts';
 import { Chance } from '../../kit/chance.ts';
 import { GOOD_LINK, type LinkMode } from './link.ts';
 import { planOf, planOfSeveralBudgets, planThatLends } from './plans.ts';

@@ -1,7 +1,7 @@
+import type { Allowance } from '../../../src/admit/allowance.ts';
 import type { SettledWindow } from '../../../src/admit/decision.ts';
 import { decide } from '../../../src/admit/decision.ts';
 import type { DecisionRequest } from '../../../src/admit/ledger.ts';
-import type { Allowance } from '../../../src/admit/plan.ts';
 import { type AdmissionResult, type Reservation, sameAmounts } from '../../../src/admit/verdict.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { UNSEEN } from '../../../src/engine/decide.ts';

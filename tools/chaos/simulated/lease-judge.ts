@@ -1,4 +1,4 @@
-import type { Allowance } from '../../../src/admit/plan.ts';
+import type { Allowance } from '../../../src/admit/allowance.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 import type { ReturnedLease } from '../../../src/engine/types.ts';
 import { chargedIn, type JudgedBudget } from './budgets.ts';

@@ -1,4 +1,4 @@
-import { type Allowance, allowanceOf, plainAllowance } from '../../../src/admit/plan.ts';
+import { type Allowance, allowanceOf, plainAllowance } from '../../../src/admit/allowance.ts';
 import { type WindowLimit, windowLimit } from '../../../src/admit/windows.ts';
 import type { BanRule, CalendarForm, Plan, WindowForm, WindowForms } from '../../../src/model/plan.ts';
 import type { WindowName } from '../../../src/model/values.ts';

@@ -1,4 +1,4 @@
-import type { Allowance } from '../../../src/admit/plan.ts';
+import type { Allowance } from '../../../src/admit/allowance.ts';
 import { SimulatedGateway } from './gateway.ts';
 import { type History, LONGEST_MS, type Step } from './history.ts';
 import { Judge } from './judge.ts';

@@ -1,11 +1,11 @@
 import { historyBehind } from '../../../src/admit/account-id.ts';
+import type { Allowance } from '../../../src/admit/allowance.ts';
 import { accountsAfter, decide, type SettledWindow, settled } from '../../../src/admit/decision.ts';
-import type { Allowance } from '../../../src/admit/plan.ts';
 import { limitAt, type WindowLimit } from '../../../src/admit/windows.ts';
-import { lift } from '../../../src/engine/changes.ts';
 import { countIn, presentCount, WINDOW_MS } from '../../../src/engine/counting.ts';
 import { UNSEEN } from '../../../src/engine/decide.ts';
 import { MAX_LEASE_MS, RECALL_FOR_MS } from '../../../src/engine/leasing.ts';
+import { lift } from '../../../src/engine/operator-changes.ts';
 import type { AccountState, Decision, Lease, LeaseTerms } from '../../../src/engine/types.ts';
 import type { WindowCount } from '../../../src/model/account.ts';
 import { WINDOWS, type WindowName } from '../../../src/model/values.ts';

@@ -1,6 +1,6 @@
+import { type Allowance, type Budget, charging } from '../../../src/admit/allowance.ts';
 import type { Calendar } from '../../../src/admit/calendar.ts';
 import type { SettledWindow } from '../../../src/admit/decision.ts';
-import { type Allowance, type Budget, charging } from '../../../src/admit/plan.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { WINDOW_MS } from '../../../src/engine/counting.ts';
 import type { Amounts, LeaseTerms, Limit } from '../../../src/engine/types.ts';

@@ -1,4 +1,4 @@
-import type { Allowance } from '../../../src/admit/plan.ts';
+import type { Allowance } from '../../../src/admit/allowance.ts';
 import { type Refused, verdictOf } from '../../../src/admit/verdict.ts';
 import type { WindowLimit } from '../../../src/admit/windows.ts';
 import { WINDOW_MS } from '../../../src/engine/counting.ts';

@@ -1,9 +1,9 @@
-import { banned } from '../../../engine/changes.ts';
+import { banned } from '../../../engine/operator-changes.ts';
 import type { AccountState, Draft } from '../../../engine/types.ts';
 import type { Ban } from '../../../model/account.ts';
 import { readRare } from './rare-fields.ts';
 import { ARGV, cjson, type ErrorReply, KEYS, redis, string, type Values } from './script-globals.ts';
-import { nowMs } from './store-clock.ts';
+import { nowMs } from './script-time.ts';
 import { saveAccount } from './stored-account.ts';
 
 /*

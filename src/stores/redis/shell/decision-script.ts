@@ -14,7 +14,7 @@ import {
   redis,
   unrecorded,
 } from './script-globals.ts';
-import { nowMs, seconds } from './store-clock.ts';
+import { nowMs, seconds } from './script-time.ts';
 import { FOREIGN, includeNow, loadAccount, type StoredBudget, saveAccount } from './stored-account.ts';
 
 /*

@@ -1,7 +1,7 @@
 import { reported } from '../../../engine/special.ts';
 import { ticketsIn } from './rare-fields.ts';
 import { ARGV, type ErrorReply, KEYS, redis, tonumber } from './script-globals.ts';
-import { nowMs } from './store-clock.ts';
+import { nowMs } from './script-time.ts';
 import { saveAccount } from './stored-account.ts';
 
 /*

@@ -1,8 +1,8 @@
-import { lift } from '../../../engine/changes.ts';
+import { lift } from '../../../engine/operator-changes.ts';
 import type { AccountState, Draft } from '../../../engine/types.ts';
 import { readRare } from './rare-fields.ts';
 import { ARGV, type ErrorReply, KEYS, note, noted, redis, string, type Values } from './script-globals.ts';
-import { nowMs } from './store-clock.ts';
+import { nowMs } from './script-time.ts';
 
 /*
  * Lifts a ban that is in force.

@@ -12,7 +12,7 @@ import {
   unpack,
   type Values,
 } from './script-globals.ts';
-import { nowMs, seconds } from './store-clock.ts';
+import { nowMs, seconds } from './script-time.ts';
 import { saveAccount, windowsIn } from './stored-account.ts';
 import { MOST } from './whole-number.ts';
 import { unlimited, windowFields } from './window-fields.ts';

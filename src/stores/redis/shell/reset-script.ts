@@ -1,11 +1,11 @@
-import { resetUsage } from '../../../engine/changes.ts';
 import { recalled, waitFor } from '../../../engine/leasing.ts';
+import { resetUsage } from '../../../engine/operator-changes.ts';
 import type { AccountState, Draft, Lease, WindowCounts } from '../../../engine/types.ts';
 import type { WindowName } from '../../../model/values.ts';
 import { lastEndMs, madeBefore, type OnceReply, remember } from './once.ts';
 import { readRare } from './rare-fields.ts';
 import { ARGV, cjson, type ErrorReply, KEYS, RECALLS, redis, string, unpack, type Values } from './script-globals.ts';
-import { nowMs } from './store-clock.ts';
+import { nowMs } from './script-time.ts';
 import { saveAccount, windowsIn } from './stored-account.ts';
 import { unlimited, WINDOWS, windowFields } from './window-fields.ts';
 

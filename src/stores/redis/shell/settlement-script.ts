@@ -12,7 +12,7 @@ import {
   unpack,
   type Values,
 } from './script-globals.ts';
-import { nowMs, seconds } from './store-clock.ts';
+import { nowMs, seconds } from './script-time.ts';
 import { includeNow, saveAccount, windowsIn } from './stored-account.ts';
 import { MOST } from './whole-number.ts';
 

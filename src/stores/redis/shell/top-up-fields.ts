@@ -3,7 +3,7 @@ import type { TopUpNote } from '../../../model/account.ts';
 import type { WindowName } from '../../../model/values.ts';
 import { readRare } from './rare-fields.ts';
 import { type ErrorReply, redis, string, table, unpack, type Values } from './script-globals.ts';
-import { nowMs } from './store-clock.ts';
+import { nowMs } from './script-time.ts';
 import { FOREIGN, saveAccount, windowsIn } from './stored-account.ts';
 import { wholeIn } from './whole-number.ts';
 import { WINDOWS, windowFields } from './window-fields.ts';

@@ -1,8 +1,8 @@
-import { type NotedTerms, topUpInForce, topUpRefusal, withTopUp } from '../../../engine/changes.ts';
+import { type NotedTerms, topUpInForce, topUpRefusal, withTopUp } from '../../../engine/operator-changes.ts';
 import type { AccountState, Limit } from '../../../engine/types.ts';
 import { lastEndMs, madeBefore, type OnceReply, remember } from './once.ts';
 import { ARGV, cjson, type ErrorReply, KEYS } from './script-globals.ts';
-import { nowMs } from './store-clock.ts';
+import { nowMs } from './script-time.ts';
 import { FOREIGN, includeNow } from './stored-account.ts';
 import { loadToppedUp, saveToppedUp } from './top-up-fields.ts';
 

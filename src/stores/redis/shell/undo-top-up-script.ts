@@ -1,9 +1,9 @@
-import { undone } from '../../../engine/changes.ts';
+import { undone } from '../../../engine/operator-changes.ts';
 import type { AccountState } from '../../../engine/types.ts';
 import type { WindowName } from '../../../model/values.ts';
 import { lastEndMs, madeBefore, type OnceReply, remember } from './once.ts';
 import { ARGV, cjson, type ErrorReply, KEYS } from './script-globals.ts';
-import { nowMs } from './store-clock.ts';
+import { nowMs } from './script-time.ts';
 import { FOREIGN } from './stored-account.ts';
 import { loadToppedUp, saveToppedUp } from './top-up-fields.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { isShadowId, shadowIdOf, withoutShadow } from '../../src/admit/account-id.ts';
-import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/plan.ts';
+import { type Allowance, allowanceOf, bitOfUnit, withBudgets } from '../../src/admit/allowance.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
 import { IN_ONE_READING, type Limits, type Plan } from '../../src/model/plan.ts';
 import { BANS } from '../support/allowance.ts';

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from 'vitest';
 import { MAX_REFUSED, type Refusals, type RefusedConsumer } from '../../src/admit/history-store.ts';
-import { RefusalCounter } from '../../src/admit/refusals.ts';
+import { RefusalCounter } from '../../src/admit/refusal-counter.ts';
 import { atEnd } from '../support/endings.ts';
 
 /** A store that refuses to answer, or answers when the test lets it. */

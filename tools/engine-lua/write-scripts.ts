@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { engineScripts, ROOT } from './engine-lua.ts';
+import { engineScripts, ROOT } from './generated-scripts.ts';
 
 /** `npm run engine:lua`: writes the scripts, each with the map of its lines. */
 for (const { path, lua, map } of engineScripts()) {

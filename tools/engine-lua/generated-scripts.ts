@@ -36,7 +36,7 @@ const SOURCES = /^src\/(?:engine|stores\/redis\/shell)\/(?!types|script-globals)
 /** Most calls use nothing of these. */
 const RARE: ReadonlySet<string> = new Set([
   ...['counting', 'leasing', 'refusing', 'special', 'rare-fields'],
-  ...['changes', 'reconcile', 'once', 'top-up-fields', 'window-fields'],
+  ...['operator-changes', 'reconcile', 'once', 'top-up-fields', 'window-fields'],
 ]);
 
 const OPTIONS = {
