@@ -48,13 +48,13 @@ function topUpWords(window: WindowName, amount: number, { untilMs, reason = '' }
  */
 export function changed(state: AccountState, change: AccountChange, nowMs: number): AccountState {
   if (change.kind === 'lift') return changes.lift(state, nowMs);
-  if (change.kind === 'ban') return changes.banned(state, change.ban, nowMs);
+  if (change.kind === 'ban') return changes.carryBan(state, change.ban, nowMs);
   if (change.kind === 'top-up') {
     const { of, amount, terms } = change;
     return changes.withTopUp(state, limitAt(of, nowMs), amount, nowMs, MAX_LIMIT, terms).state;
   }
   if (change.kind === 'undo-top-up')
-    return changes.undone(state, change.window, change.id ?? undefined, nowMs)?.state ?? state;
+    return changes.undoTopUp(state, change.window, change.id ?? undefined, nowMs)?.state ?? state;
   return resetUsage(state, change.windows, nowMs).state;
 }
 
@@ -85,8 +85,8 @@ export function toppedUp(
  * @param id of one top-up; null for all of the window that are in force
  * @throws Failure `not_found` if no such top-up is in force
  */
-export function topUpUndone(state: AccountState, window: WindowName, id: string | null, nowMs: number) {
-  const undone = changes.undone(state, window, id ?? undefined, nowMs);
+export function undoTopUp(state: AccountState, window: WindowName, id: string | null, nowMs: number) {
+  const undone = changes.undoTopUp(state, window, id ?? undefined, nowMs);
   if (undone === undefined) throw noTopUp();
   return undone;
 }

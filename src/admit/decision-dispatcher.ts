@@ -212,7 +212,7 @@ export class DecisionDispatcher {
     const asked = { consumerId, allowance, accountIds, cost, n: waiting.length };
     const request = amounts === undefined ? asked : { ...asked, amounts };
     if (!allowance.boundsInFlight) return request;
-    return { ...request, held: this.#options.inFlight.reported(allowance, accountIds) };
+    return { ...request, inFlight: this.#options.inFlight.reported(allowance, accountIds) };
   }
 
   /** @param decision undefined: the store has counted nothing; null: it may have counted the batch */

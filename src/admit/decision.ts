@@ -67,7 +67,7 @@ export function decide(
   terms?: LeaseTerms,
 ): Decision {
   const isPlain = inFlight === undefined && amounts === undefined && terms === undefined;
-  const details = isPlain ? undefined : { held: inFlight, amounts, terms };
+  const details = isPlain ? undefined : { inFlight, amounts, terms };
   return engine.decide(before, ruleAt(allowance, nowMs), nowMs, cost, n, details);
 }
 

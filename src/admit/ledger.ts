@@ -44,7 +44,7 @@ export interface DecisionRequest {
    * The number of requests that this process has in flight in each account before the call, in the order of the budgets; left out
    * if the allowance has no limit on them. The ledger adds those that earlier requests of the same call have begun.
    */
-  readonly held?: readonly number[];
+  readonly inFlight?: readonly number[];
   /** The units that the gateway borrows and returns; left out if it does neither. A ledger without leases ignores it. */
   readonly leaseTerms?: LeaseTerms;
 }

@@ -3,7 +3,7 @@ import type { WindowName } from '../model/values.ts';
 import * as counting from './counting.ts';
 import type { Amounts, Decision, Draft, Limit, RuleBudget, WindowCounts } from './types.ts';
 
-/* What requests charge the windows of their accounts. Everything that a plain key with fixed windows needs is here and in decide.ts. */
+/* How much a request charges, whether the windows have room for it, and how they count it. A plain key with fixed windows needs only this file and decide.ts. */
 
 /** How much one request charges a budget. */
 export function chargeOf(budget: Pick<RuleBudget, 'unit'>, cost: number, amounts: Amounts | undefined): number {

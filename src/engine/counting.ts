@@ -75,7 +75,7 @@ function countInSlices(count: WindowCount | undefined, limit: Limit, nowMs: numb
 }
 
 /**
- * Where a count keeps what was counted last: when that ceases to count, Unix milliseconds. It stays the same while the count is
+ * Where a count has the requests that the store counted last: when they cease to count, Unix milliseconds. It stays the same while the count is
  * open, unless an operator sets the clock back or changes the kind of the window.
  */
 export function placeOf(count: WindowCount): number {
@@ -153,7 +153,7 @@ export function copyOfWindows(windows: WindowCounts): Draft<WindowCounts> {
   return copy;
 }
 
-/** The whole of a count in the slice that begins now. */
+/** A count whose only slice begins now. */
 function oneSlice(limit: Limit, nowMs: number, used: number): WindowCount {
   return slicedCount({ per: limit.slices!, startsAtMs: nowMs, first: 0, counts: [used] }, limit.lengthMs);
 }
@@ -173,7 +173,7 @@ function presentSlices(count: WindowCount, slices: SliceCounts, lengthMs: number
   return { count: withoutFirst(moved, gone, lengthMs), backMs };
 }
 
-/** What of a sliding count still counts after `atMs`, which may be in the future; undefined if nothing does. */
+/** The part of a sliding count that still counts after `atMs`, which may be in the future; undefined if none does. */
 export function leavingAfter(count: WindowCount, lengthMs: number, atMs: number): WindowCount | undefined {
   const slices = count.slices!;
   const gone = goneBy(slices, lengthMs, atMs);

@@ -103,11 +103,11 @@ export function decide(
     if (terms?.returned !== undefined) leasing.takeBack(decision, budgets, terms.returned);
   }
   let roomInFlight = n;
-  if (rule.isBounded) roomInFlight = special.roomInFlight(decision, before, rule, details?.held);
+  if (rule.isBounded) roomInFlight = special.roomInFlight(decision, before, rule, details?.inFlight);
   if (isBanned(accounts, nowMs)) decision.bannedFrom = 0;
   else if (n === 0 || terms?.isFinal || !isLent(accounts) || !leasing.waitToMove(decision, before, budgets))
     admit(decision, budgets, rule, roomInFlight, terms);
-  if (rule.isBounded) special.addInFlight(decision, rule, details?.held);
+  if (rule.isBounded) special.addInFlight(decision, rule, details?.inFlight);
   return decision;
 }
 

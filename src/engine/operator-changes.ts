@@ -4,35 +4,39 @@ import * as counting from './counting.ts';
 import * as refusing from './refusing.ts';
 import type { AccountState, Draft, Limit, TopUps, WindowCounts } from './types.ts';
 
-/* What operators change in an account. */
+/* Operators change accounts with these functions. Each takes the state of an account and returns the state after the change. */
 
 /** How many top-ups of a window an account keeps one by one. The amounts of older ones stay in its sum. */
 export const MAX_TOP_UP_NOTES = 50;
 
-/** What an operator gives with a top-up beside the window and the amount. */
+/** The members of a top-up beside its window and its amount. */
 export interface NotedTerms {
-  /** By which an operator can undo the top-up. */
+  /** An operator who undoes the top-up gives this id. */
   readonly id: string;
   /** When it ends, Unix milliseconds; left out: with its window. */
   readonly untilMs?: number;
   readonly reason?: string;
 }
 
-/** Why a top-up is refused. `too-much`: the limit would exceed `mostLimit`. `other-end`: a top-up with another end is in force. */
+/**
+ * Why the engine refuses a top-up. `past`: its end has passed. `too-much`: the limit would exceed `mostLimit`. `other-end`: a top-up with
+ * another end is in force.
+ */
 type TopUpRefusal = 'past' | 'too-much' | 'other-end';
 
-/** What an undo has taken back. */
+/** The result of undoing top-ups of a window. */
 export interface UndoneTopUp {
+  /** How much the undo took off the limit. */
   readonly amount: number;
-  /** What stays added to the window. */
+  /** How much other top-ups still add to the limit. */
   readonly left: number;
-  /** When that ends, and what was taken back would have ended. */
+  /** When those end, and the undone ones would have ended. */
   readonly untilMs: number;
 }
 
 const NOTHING: TopUp = { amount: 0, untilMs: 0 };
 
-/** The state after an operator has lifted the ban: strikes cleared, the rung taken back (contract section 1). */
+/** Lifts the ban in force: clears the strikes, and takes the number of the ban back (contract section 1). */
 export function lift(state: AccountState, nowMs: number): AccountState {
   const { ban } = state;
   if (ban === undefined || nowMs >= ban.untilMs) return state;
@@ -42,15 +46,15 @@ export function lift(state: AccountState, nowMs: number): AccountState {
   return left;
 }
 
-/** The state with a ban of another account that is in force at `nowMs`, unless it has one that ends later. */
-export function banned(state: AccountState, ban: Ban, nowMs: number): AccountState {
+/** Copies a ban of another account here, unless it has ended or this account has one that ends later. */
+export function carryBan(state: AccountState, ban: Ban, nowMs: number): AccountState {
   if (nowMs >= ban.untilMs || (state.ban !== undefined && state.ban.untilMs >= ban.untilMs)) return state;
   const changed = copyOf(state);
   changed.ban = ban;
   return changed;
 }
 
-/** Why the rules refuse a top-up; undefined if they do not. @param mostLimit the largest that a limit may be */
+/** Says why the engine refuses a top-up; undefined if it does not. @param mostLimit the largest that a limit may be */
 export function topUpRefusal(
   state: AccountState,
   limit: Limit,
@@ -73,7 +77,7 @@ export function topUpRefusal(
  * calendar window that is not open opens now. A sliding window has no end, so the amount stays for one length. A further top-up of
  * the same window adds to the first, and both stay until the later end; but the store keeps an end that an operator has named.
  *
- * The sum is bounded by the largest limit and refused in no case, whatever its end: `topUpRefusal` says before whether it should be.
+ * It bounds the sum by the largest limit and refuses no top-up: the caller asks `topUpRefusal` first.
  * @param amount whole number from 1
  * @returns the sum of the window, and the end that this top-up asked for
  */
@@ -103,11 +107,11 @@ export function withTopUp(
 }
 
 /**
- * Takes back what operators added to the limit of a window. What was counted stays.
+ * Undoes top-ups of a window. The counts stay.
  * @param id of one top-up; left out: all of the window that are in force
  * @returns undefined if no such top-up is in force
  */
-export function undone(
+export function undoTopUp(
   state: AccountState,
   window: WindowName,
   id: string | undefined,
@@ -115,7 +119,7 @@ export function undone(
 ): { readonly undone: UndoneTopUp; readonly state: AccountState } | undefined {
   const before = topUpInForce(state, window, nowMs);
   const kept: TopUpNote[] = [];
-  // Two may have one id: the store forgets that of a change after a day.
+  // Two top-ups may have one id, because the store forgets the ids of changes after a day.
   let meant = 0;
   for (const note of notesInForce(state, nowMs)) {
     if (note.window === window && (id === undefined || note.id === id)) meant += note.amount;
@@ -137,10 +141,9 @@ export function undone(
 }
 
 /**
- * Sets what was counted in some windows to nothing, and clears the strikes. Top-ups and a ban stay, and a fixed or calendar
- * window keeps its end.
- * @param upToMs what counts for longer stays; left out: nothing does
- * @returns also what had been counted, for each window, and until when the last of it would have counted
+ * Sets the counts of some windows to 0, and clears the strikes. Top-ups and a ban stay, and a fixed or calendar window keeps its end.
+ * @param upToMs a count that ends later stays; left out: none does
+ * @returns also the counts of the windows before, and when the last of them would have ended
  */
 export function resetUsage(
   state: AccountState,
@@ -184,7 +187,7 @@ export function resetUsage(
   const changed = copyOf(state);
   changed.windows = windows;
   changed.strikes = undefined;
-  // What is returned of a lease later was counted before the reset.
+  // A gateway may still return units of a lease: the store counted them before the reset, which has removed them already.
   changed.leases = undefined;
   return { used, strikes: struck, endsAtMs, state: changed };
 }
@@ -200,13 +203,13 @@ function withWindow(windows: WindowCounts, window: WindowName, used: number, end
   return copy;
 }
 
-/** What operators have added to the limit of a window, if it has not ended. */
+/** The sum of the top-ups of a window; undefined if it has none, or they have ended. */
 export function topUpInForce(state: AccountState, window: WindowName, nowMs: number): TopUp | undefined {
   const topUp = state.topUps?.[window];
   return topUp !== undefined && nowMs < topUp.untilMs ? topUp : undefined;
 }
 
-/** The top-ups in force of the other windows; undefined if there are none. */
+/** The top-ups in force of all windows but one; undefined if they have none. */
 function topUpsBeside(state: AccountState, without: WindowName, nowMs: number): Draft<TopUps> | undefined {
   let others: Draft<TopUps> | undefined;
   if (state.topUps === undefined) return undefined;
@@ -227,7 +230,7 @@ function notesInForce(state: AccountState, nowMs: number): TopUpNote[] {
   return notes;
 }
 
-/** When a top-up ends that is made now. */
+/** When a top-up would end that an operator makes now. */
 function endOf(state: AccountState, limit: Limit, nowMs: number, terms: NotedTerms | undefined): number {
   if (terms?.untilMs !== undefined) return terms.untilMs;
   if (limit.slices !== undefined) return nowMs + limit.lengthMs;
@@ -235,7 +238,10 @@ function endOf(state: AccountState, limit: Limit, nowMs: number, terms: NotedTer
   return open === undefined ? counting.endIfOpened(limit, nowMs) : open.endsAtMs;
 }
 
-/** The top-ups one by one after another one of a window, all of which end with the sum. @param terms absent: by an earlier version, without a note */
+/**
+ * Adds the note of a new top-up, and lets all notes of its window end with the sum.
+ * @param terms absent if an earlier version made the top-up: then it gets no note
+ */
 function notesWith(
   before: readonly TopUpNote[],
   window: WindowName,
@@ -251,7 +257,7 @@ function notesWith(
   for (const note of before) {
     const { id, hasOwnEnd: isOwn, reason } = note;
     if (note.window !== window) notes.push(note);
-    // The oldest makes room.
+    // Drops the oldest note of the window.
     else if (isFull) isFull = false;
     else notes.push({ id, window, amount: note.amount, atMs: note.atMs, untilMs, hasOwnEnd: isOwn, reason });
   }

@@ -10,16 +10,16 @@ export interface LateUsage {
   readonly isCalendar: boolean;
   /** The cost to add. */
   readonly spent: number;
-  /** When nothing of it counts any more, Unix milliseconds. */
+  /** When the last of it ceases to count, Unix milliseconds. */
   readonly endsAtMs: number;
 }
 
 /**
  * The windows of an account with usage that a gateway brings late (contract section 6).
  *
- * A window that has ended in the store or in the gateway is never opened again. If both are open and end at different times (the
+ * It opens no window again that has ended in the store or in the gateway. If both are open and end at different times (the
  * store was emptied, or had no window yet), they become one window that ends with the earlier of them. So a client that waits
- * for the end of either has waited long enough. In a sliding window the cost is counted in the slice of the present.
+ * for the end of either has waited long enough. It counts the cost of a sliding window in the slice of the present.
  * @param shiftMs how much later the store's clock is than the one by which the usage ends
  * @returns also for each part of the usage whether it was added
  */

@@ -16,7 +16,7 @@ export function banLengthMs(rule: BanRule, number: number): number {
 /**
  * The ban that is in force at `nowMs` or that the store remembers for its number.
  * @param rule absent: the account has no bans under the present plan
- * @param isRead whether the caller only reads the state, so that the store keeps no end that is made of the present
+ * @param isRead whether the caller only reads the state: then the ban keeps its end, which each reading would move to a later moment
  */
 export function currentBan(
   stored: Ban,
@@ -28,9 +28,8 @@ export function currentBan(
   const ban = stored.budget === undefined || hasBudget(budgets, stored.budget) ? stored : withoutBudget(stored);
   if (rule === undefined) return nowMs < ban.untilMs ? ban : undefined;
   if (nowMs >= ban.untilMs + rule.forgetMs) return undefined;
-  // Otherwise each reading would move the end to a later moment.
   if (isRead || nowMs >= ban.untilMs) return ban;
-  // Bounded by this ban's own length. With `longest` as the bound, a clock set back by 12 h made a ban of 60 s last 12 h.
+  // The bound is the length of this ban. With `longestMs` as the bound, a ban of 60 s lasted 12 h after an operator set the clock back by 12 h.
   const latestMs = nowMs + banLengthMs(rule, ban.number);
   return ban.untilMs > latestMs ? withEnd(ban, ban.number, latestMs) : ban;
 }
@@ -51,7 +50,7 @@ function hasBudget(budgets: readonly RuleBudget[], name: string): boolean {
 }
 
 /**
- * Keeps in the account with the strikes those that have not ended. Strikes end with the window that refused. If the clock was set back by at
+ * Keeps the strikes that have not ended. Strikes end with the window that refused. If the clock was set back by at
  * least `backMs`, according to the windows, the end of the strikes moves back by the same amount. Otherwise a client that waits for the
  * end of the window would be banned for strikes of the window before.
  */

@@ -4,12 +4,12 @@ import * as charging from './charging.ts';
 import * as counting from './counting.ts';
 import type { AccountState, Decision, Draft, Limit, Rule, RuleBudget, Ticket, TopUps } from './types.ts';
 
-/* What only few decisions need: top-ups, bounds of requests in flight, and what a store keeps beside what a rule counts. */
+/* Few decisions need this file: those with top-ups, with bounds of requests in flight, or with parts of an account that their rule does not count. */
 
 /** How long a store believes a report of requests in flight: a process that lives reports more often. */
 const TICKET_MS = 10_000;
 
-/** The budgets with what operators have added to their limits, as far as it is in force. */
+/** Returns the budgets with their limits raised by the top-ups in force. */
 export function toppedUp(
   budgets: readonly RuleBudget[],
   before: readonly AccountState[],
@@ -37,7 +37,7 @@ function withTopUp(limit: Limit, topUps: TopUps, nowMs: number): Limit {
   return { window, lengthMs, limit: limit.limit + topUp.amount, slices, instants, topUp };
 }
 
-/** What operators have added to these limits; undefined if nothing. */
+/** Collects the top-ups that `toppedUp` has added to these limits; undefined if it added none. */
 export function topUpsOf(limits: readonly Limit[]): TopUps | undefined {
   let found: Draft<TopUps> | undefined;
   for (const { window, topUp } of limits) {
@@ -50,14 +50,15 @@ export function topUpsOf(limits: readonly Limit[]): TopUps | undefined {
 }
 
 /**
- * How many further requests may be in flight in every account. Notes in the decision how many are, and gives the accounts the tickets of the
- * other processes.
+ * Computes how many further requests every account lets be in flight. It writes into the decision how many are, and leaves the accounts the
+ * tickets of the other processes.
+ * @param ownInFlight how many requests the asking process has in flight in each account; -1 or left out: its ticket says it
  */
 export function roomInFlight(
   decision: Draft<Decision>,
   before: readonly AccountState[],
   rule: Rule,
-  held: readonly number[] | undefined,
+  ownInFlight: readonly number[] | undefined,
 ): number {
   const { nowMs, n } = decision;
   let room = n;
@@ -67,7 +68,7 @@ export function roomInFlight(
     if (most === undefined) {
       counts.push(-1);
     } else {
-      const own = held?.[i] ?? -1;
+      const own = ownInFlight?.[i] ?? -1;
       let inFlight = own < 0 ? 0 : own;
       const tickets = ticketsBeside(before[i]?.tickets, own < 0 ? undefined : rule.holder, nowMs);
       for (const { count } of tickets) inFlight += count;
@@ -80,7 +81,7 @@ export function roomInFlight(
   return Math.max(room, 0);
 }
 
-/** The tickets of an account after a process has reported how many requests it has in flight. */
+/** Replaces the ticket of a process by its new report. @param count how many requests of the account it has in flight */
 export function reported(
   before: readonly Ticket[] | undefined,
   holder: string,
@@ -92,7 +93,10 @@ export function reported(
   return tickets;
 }
 
-/** The tickets in force. After the clock was set back, none ends later than one that begins now. @param holder whose ticket is left out */
+/**
+ * Returns the tickets in force without that of `holder`. If an operator set the clock back, it shortens them: none ends later than one that
+ * begins now.
+ */
 function ticketsBeside(tickets: readonly Ticket[] | undefined, holder: string | undefined, nowMs: number): Ticket[] {
   const others: Ticket[] = [];
   if (tickets === undefined) return others;
@@ -105,14 +109,14 @@ function ticketsBeside(tickets: readonly Ticket[] | undefined, holder: string | 
   return others;
 }
 
-/** Counts those that were admitted among those in flight. */
-export function addInFlight(decision: Decision, rule: Rule, held: readonly number[] | undefined): void {
+/** Adds the admitted requests to those in flight, and gives each account the new ticket of the asking process. */
+export function addInFlight(decision: Decision, rule: Rule, ownInFlight: readonly number[] | undefined): void {
   const { admitted, nowMs } = decision;
   const counts = decision.inFlight as number[];
   for (let i = 0; i < counts.length; i++) {
     if (counts[i]! >= 0) {
       counts[i] = counts[i]! + admitted;
-      const own = Math.max(held?.[i] ?? 0, 0) + admitted;
+      const own = Math.max(ownInFlight?.[i] ?? 0, 0) + admitted;
       if (rule.holder !== undefined && own > 0) {
         const tickets: Ticket[] = [];
         for (const ticket of decision.accounts[i]!.tickets ?? []) tickets.push(ticket);
@@ -129,8 +133,8 @@ function setTickets(decision: Decision, i: number, tickets: readonly Ticket[]): 
 }
 
 /**
- * One account after a lease was returned, perhaps under an earlier rule: nothing else of it changes, because the present rule may count
- * its strikes and windows otherwise.
+ * Returns the account that a store keeps after a gateway has only returned a lease. The gateway may have borrowed it under an earlier rule.
+ * So only the leases and the windows that counted it change: the present rule may count the strikes and other windows differently.
  */
 export function afterReturn(
   before: AccountState,
@@ -159,7 +163,7 @@ export function afterReturn(
   return kept;
 }
 
-/** One account after a decision, with what the rule does not count. */
+/** Returns the account that a store keeps after a decision: what the decision made of it, and what its rule does not count. */
 export function keptAccount(before: AccountState, decision: Decision, i: number, budget: RuleBudget): AccountState {
   const { nowMs, admitted } = decision;
   const after = decision.accounts[i]!;
@@ -182,7 +186,7 @@ export function keptAccount(before: AccountState, decision: Decision, i: number,
   return kept;
 }
 
-/** Keeps what is in force of the top-ups of an account, also in windows that the rule does not count. */
+/** Copies the top-ups in force into `kept`, also those of windows that the rule does not count. */
 function keepTopUps(kept: Draft<AccountState>, before: AccountState, nowMs: number): void {
   if (before.topUps === undefined) return;
   let topUps: Draft<TopUps> | undefined;
@@ -201,13 +205,13 @@ function keepTopUps(kept: Draft<AccountState>, before: AccountState, nowMs: numb
 }
 
 /**
- * The ban that a store keeps: a decision leaves out the budget of a ban if its own rule lacks that. A ban that ends later is a new
- * one; its number may be the same, because the one before was forgotten.
+ * Chooses the ban that a store keeps. If the rule of the decision lacks the budget that a ban names, the decision leaves the budget out, and
+ * the store must not. A ban that ends later is a new one; it may have the same number, if the store had forgotten the one before.
  */
 function banAfter(before: Ban | undefined, ban: Ban | undefined): Ban | undefined {
   if (before?.budget === undefined || ban === undefined || ban.untilMs > before.untilMs || ban.budget !== undefined)
     return ban;
-  // The same object, so that a store does not write it again with each request of another group.
+  // The store writes an object only if it is another one: with this one it writes nothing for requests of other groups.
   if (ban.untilMs === before.untilMs && ban.number === before.number) return before;
   return { number: ban.number, untilMs: ban.untilMs, window: ban.window, budget: before.budget };
 }

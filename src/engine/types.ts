@@ -78,7 +78,7 @@ export interface Limit {
   readonly slices?: number | undefined;
   /** The ends of periods of the calendar, ascending. The caller passes enough of them, so that the last one is in the future. */
   readonly instants?: readonly number[] | undefined;
-  /** The top-up that `limit` includes. */
+  /** The top-up that `toppedUp` has added to `limit`. */
   readonly topUp?: TopUp | undefined;
   /** Absent here: the caller replaces the calendar of a limit by its instants first. */
   readonly calendar?: never;
@@ -116,7 +116,7 @@ export interface Details {
   /** The amount that each request takes of each budget in a unit of its own. */
   readonly amounts?: Amounts | undefined;
   /** How many requests the process has in flight in each account. -1: it does not know, and its ticket holds. */
-  readonly held?: readonly number[] | undefined;
+  readonly inFlight?: readonly number[] | undefined;
   readonly terms?: LeaseTerms | undefined;
 }
 

@@ -5,7 +5,7 @@ import {
   changeWords,
   resetUsage,
   toppedUp,
-  topUpUndone,
+  undoTopUp,
 } from '../../src/admit/account-changes.ts';
 import { accountsAfter, decide } from '../../src/admit/decision.ts';
 import { windowLimit } from '../../src/admit/windows.ts';
@@ -149,7 +149,7 @@ describe('a top-up that is undone', () => {
 
   test('is taken back by its id, the others stay, and what was counted stays', () => {
     const used = { ...both, windows: { minute: { used: 17, endsAtMs: T0 + 60_000 } } };
-    const { undone, state } = topUpUndone(used, 'minute', 'one', T0 + 1);
+    const { undone, state } = undoTopUp(used, 'minute', 'one', T0 + 1);
     expect(undone).toEqual({ amount: 5, left: 3, untilMs: T0 + 60_000 });
     expect(state).toMatchObject({ windows: used.windows, topUps: { minute: { amount: 3 } } });
     expect(state.topUpNotes?.map(({ id }) => id)).toEqual(['two']);
@@ -157,18 +157,18 @@ describe('a top-up that is undone', () => {
   });
 
   test('is taken back with another one that has its id, which a day later is free again', () => {
-    const { undone, state } = topUpUndone(make(both, 'one', 2), 'minute', 'one', T0);
+    const { undone, state } = undoTopUp(make(both, 'one', 2), 'minute', 'one', T0);
     expect([undone.amount, undone.left, state.topUpNotes?.length]).toEqual([7, 3, 1]);
   });
 
   test('is taken back with all others of its window, those of an earlier version too, and of no other window', () => {
     const day = { amount: 9, untilMs: T0 + 99_000 };
     const before = { ...both, topUps: { day, minute: { amount: 80, untilMs: T0 + 60_000 } } };
-    const { undone, state } = topUpUndone(before, 'minute', null, T0);
+    const { undone, state } = undoTopUp(before, 'minute', null, T0);
     expect(undone).toMatchObject({ amount: 80, left: 0 });
     expect(state.topUps).toEqual({ day });
     expect(state.topUpNotes).toBeUndefined();
-    expect(topUpUndone(state, 'day', null, T0).state).toEqual({ ...UNSEEN, windows: both.windows });
+    expect(undoTopUp(state, 'day', null, T0).state).toEqual({ ...UNSEEN, windows: both.windows });
   });
 
   test('is gone: neither a second time, nor after its end, nor under another id or window', () => {
@@ -179,7 +179,7 @@ describe('a top-up that is undone', () => {
       ['hour', 'one', T0],
       ['hour', null, T0],
     ] as const) {
-      expect(() => topUpUndone(both, window, id, atMs)).toThrow('No such top-up is in force');
+      expect(() => undoTopUp(both, window, id, atMs)).toThrow('No such top-up is in force');
     }
     const undo = { kind: 'undo-top-up', window: 'minute', id: 'one' } as const;
     const once = changed(both, undo, T0);

@@ -69,7 +69,7 @@ class SharedHistory {
 
   /** Does a step in both, and keeps the accounts as the embedded store does. */
   async expectSame(step: SharedStep, i: number): Promise<void> {
-    const { afterMs, plan, consumer, process, cost, n, held, topUp, amounts } = step;
+    const { afterMs, plan, consumer, process, cost, n, inFlight: begun, topUp, amounts } = step;
     this.#nowMs += afterMs;
     await setClock(this.#redis, this.#nowMs);
     const isOfCustomer = plan.budgets[1]?.scope === 'customer';
@@ -80,10 +80,12 @@ class SharedHistory {
     const before = ids.map((id) => this.accounts.get(id) ?? UNSEEN);
     const hasUnits = plan.budgets.some(({ unit }) => unit !== undefined);
     const of = hasUnits ? { amounts } : {};
-    const own = ids.map((_, at) => held[at] ?? 0);
+    const own = ids.map((_, at) => begun[at] ?? 0);
     const inFlight = ids.map((id, at) => own[at]! + this.#othersIn(id, 1 - process));
     const expected = decide(before, plan, this.#nowMs, cost, n, inFlight, of.amounts);
-    const [told] = await ledger.decide([{ consumerId, allowance: plan, cost, n, ...of, ...heldOf(plan, own) }]);
+    const [told] = await ledger.decide([
+      { consumerId, allowance: plan, cost, n, ...of, ...(plan.boundsInFlight ? { inFlight: own } : {}) },
+    ]);
     expect(told).toEqual(expected);
     if (n === 0) return;
     const after = accountsAfter(before, expected, plan);
@@ -116,8 +118,4 @@ class SharedHistory {
       expect(await ledger.topUp(account, of, amount, id)).toMatchObject({ kind: 'made', value: topUp });
     }
   }
-}
-
-function heldOf({ boundsInFlight }: Allowance, held: readonly number[]): { readonly held?: readonly number[] } {
-  return boundsInFlight ? { held } : {};
 }

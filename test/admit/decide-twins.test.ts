@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
+import { resetUsage, toppedUp, undoTopUp } from '../../src/admit/account-changes.ts';
 import type { Allowance } from '../../src/admit/allowance.ts';
 import { accountsAfter, decide } from '../../src/admit/decision.ts';
 import { topUpIdOf } from '../../src/admit/ledger.ts';
@@ -82,7 +82,7 @@ test(
           } else if (change?.kind === 'undo-top-up') {
             for (const { window } of plan.limits.slice(0, 2)) {
               const topUpId = change.at === null ? null : (state.topUpNotes?.[change.at]?.id ?? 'top_none');
-              const expected = outcomeOf(() => topUpUndone(state, window, topUpId, nowMs));
+              const expected = outcomeOf(() => undoTopUp(state, window, topUpId, nowMs));
               const told = await ledger.undoTopUp(consumerId, window, topUpId, `${i} ${window}`).catch(messageOf);
               if (typeof expected !== 'string') state = expected.state;
               seen.add(typeof expected === 'string' ? 'not there' : topUpId === null ? 'all undone' : 'one undone');

@@ -1,4 +1,4 @@
-import { resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
+import { resetUsage, toppedUp, undoTopUp } from '../../src/admit/account-changes.ts';
 import { accountIdsOf } from '../../src/admit/account-id.ts';
 import type { Allowance } from '../../src/admit/allowance.ts';
 import { accountsAfter, decide } from '../../src/admit/decision.ts';
@@ -15,7 +15,7 @@ import {
 } from '../../src/admit/ledger.ts';
 import type { WindowLimit } from '../../src/admit/windows.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
-import { banned, lift } from '../../src/engine/operator-changes.ts';
+import { carryBan, lift } from '../../src/engine/operator-changes.ts';
 import type { AccountState, Decision } from '../../src/engine/types.ts';
 import { Failure } from '../../src/failure.ts';
 import type { TopUp, TopUpNote } from '../../src/model/account.ts';
@@ -92,7 +92,7 @@ export class FakeLedger implements Ledger {
   }
 
   async undoTopUp(consumerId: string, window: WindowName, topUpId: string | null) {
-    const { state, undone } = topUpUndone(this.#of(consumerId), window, topUpId, Math.floor(this.nowMs));
+    const { state, undone } = undoTopUp(this.#of(consumerId), window, topUpId, Math.floor(this.nowMs));
     this.#accounts.set(consumerId, state);
     return { kind: 'made', value: undone, durability: DURABLE } as const;
   }
@@ -113,7 +113,7 @@ export class FakeLedger implements Ledger {
 
   async carryBan(fromAccountId: string, toAccountId: string): Promise<void> {
     const { ban } = this.#of(fromAccountId);
-    if (ban !== undefined) this.#accounts.set(toAccountId, banned(this.#of(toAccountId), ban, this.nowMs));
+    if (ban !== undefined) this.#accounts.set(toAccountId, carryBan(this.#of(toAccountId), ban, this.nowMs));
   }
 
   async forget(consumerId: string): Promise<void> {

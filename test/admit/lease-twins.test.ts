@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { resetUsage, toppedUp, topUpUndone } from '../../src/admit/account-changes.ts';
+import { resetUsage, toppedUp, undoTopUp } from '../../src/admit/account-changes.ts';
 import { accountIdOf, accountIdsOf, historiesOf } from '../../src/admit/account-id.ts';
 import type { Allowance } from '../../src/admit/allowance.ts';
 import { ALL_UNSEEN, accountsAfter, decide } from '../../src/admit/decision.ts';
@@ -221,7 +221,7 @@ class LendingHistory {
       return;
     }
     if (amount % 5 === 1 && nowInForce(before, of.window, this.#nowMs)) {
-      const { undone, state } = topUpUndone(before, of.window, null, this.#nowMs);
+      const { undone, state } = undoTopUp(before, of.window, null, this.#nowMs);
       this.#accounts.set(consumerId, state);
       expect(await this.#ledger.undoTopUp(consumerId, of.window, null, id)).toMatchObject({ value: undone });
       return;

@@ -53,7 +53,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
   test('no more are in flight than a customer may have if several of its keys ask in one call', async () => {
     const plan = alsoCharging(allowance({ day: 100 }), [budgetOf({ scope: 'customer', limits: [], inFlight: 3 })]);
     const ask = (key: string, n: number, cost = 1): DecisionRequest => {
-      return { consumerId: `cus_1/key_${key}`, allowance: plan, cost, n, held: [0, 0] };
+      return { consumerId: `cus_1/key_${key}`, allowance: plan, cost, n, inFlight: [0, 0] };
     };
     const decisions = await ledger.decide([ask('a', 2), ask('b', 2), ask('a', 1, 2)]);
     expect(decisions.map((decision) => decision!.admitted)).toEqual([2, 1, 0]);
@@ -62,7 +62,7 @@ export function ledgerContract(open: () => Promise<LedgerUnderTest>): void {
       [-1, 3],
       [-1, 3],
     ]);
-    const [next] = await ledger.decide([{ ...ask('b', 2), held: [1, 2] }]);
+    const [next] = await ledger.decide([{ ...ask('b', 2), inFlight: [1, 2] }]);
     expect(next).toMatchObject({ admitted: 1, inFlight: [-1, 3] });
   });
 
@@ -533,7 +533,7 @@ const shared = alsoCharging(allowance({ minute: 3 }, null), [
 
 function severalBudgets(ledgerOf: () => Ledger): void {
   const ask = (key: string, n: number, held = 0): DecisionRequest => {
-    return { consumerId: `cus_a/${key}`, allowance: shared, cost: 1, n, held: [0, held, 0] };
+    return { consumerId: `cus_a/${key}`, allowance: shared, cost: 1, n, inFlight: [0, held, 0] };
   };
   const plain = alsoCharging(shared, shared.budgets.slice(1, 2));
   const usedIn = ({ accounts }: Decision) => accounts.map(({ windows }) => windows.minute?.used ?? 0);
@@ -541,13 +541,13 @@ function severalBudgets(ledgerOf: () => Ledger): void {
   describe('a decision that charges several budgets', () => {
     test('counts in each of them or in none, and what keys of one customer share is one count', async () => {
       const ledger = ledgerOf();
-      const [first] = await ledger.decide([{ ...ask('key_1', 2), allowance: plain, held: [0, 0] }]);
+      const [first] = await ledger.decide([{ ...ask('key_1', 2), allowance: plain, inFlight: [0, 0] }]);
       expect(usedIn(first!)).toEqual([2, 2]);
       const [second] = await ledger.decide([ask('key_2', 4)]);
       // The group admits two; nothing else is spent by the others.
       expect(second).toMatchObject({ admitted: 2 });
       expect(usedIn(second!)).toEqual([2, 4, 2]);
-      const [third] = await ledger.decide([{ ...ask('key_3', 2), allowance: plain, held: [0, 2] }]);
+      const [third] = await ledger.decide([{ ...ask('key_3', 2), allowance: plain, inFlight: [0, 2] }]);
       expect(third).toMatchObject({ admitted: 1 });
       expect(usedIn(third!)).toEqual([1, 5]);
     });
@@ -561,7 +561,7 @@ function severalBudgets(ledgerOf: () => Ledger): void {
         [-1, 2, -1],
         [-1, 4, -1],
       ]);
-      const [crowded] = await ledger.decide([{ ...ask('key_2', 1, 4), allowance: plain, held: [0, 4] }]);
+      const [crowded] = await ledger.decide([{ ...ask('key_2', 1, 4), allowance: plain, inFlight: [0, 4] }]);
       expect(crowded).toMatchObject({ admitted: 0, isCrowded: true, bannedFrom: 1, inFlight: [-1, 4] });
       expect(usedIn(crowded!)).toEqual([0, 2]);
       await ledger.reportInFlight([{ accountId: 'cus_a', count: 1 }]);

@@ -207,7 +207,7 @@ describe('the script is told', () => {
   test('the accounts, histories and bounds of a consumer that has several, what it has in flight and what it takes', async () => {
     const { calls, sent, abouts } = callsOf([`${T0} 0 0 0`, `${T0} 0`, `${T0} 0`, `${T0} 0 0 0`]);
     const asked = ask('cus_1/key_1', SHARED);
-    await calls.decide([{ ...asked, amounts: { tokens: 40 } }, { ...asked, held: [1, 2, 0] }, asked], true);
+    await calls.decide([{ ...asked, amounts: { tokens: 40 } }, { ...asked, inFlight: [1, 2, 0] }, asked], true);
     const histories = ['cus_1/key_1', 'cus_1', 'cus_1/key_1%tokens', 'cus_1%tokens'].map(keyspace.history);
     const keys = [...['cus_1/key_1', 'cus_1', 'cus_1%tokens'].map(keyspace.account), ...histories];
     expect(sent[0]!.args.slice(2, -2)).toEqual([...keys, ...keys, ...keys]);

@@ -255,7 +255,9 @@ describe('in Redis', () => {
       `me 2 ${nowMs + 9_000}`,
     );
     for (let i = 0; i < 2; i++) {
-      const [decision] = await ledger.decide([{ consumerId: 'lasting', allowance: bounded, cost: 1, n: 1, held: [0] }]);
+      const [decision] = await ledger.decide([
+        { consumerId: 'lasting', allowance: bounded, cost: 1, n: 1, inFlight: [0] },
+      ]);
       expect(decision).toMatchObject({ admitted: 0, bannedFrom: 0 });
     }
     expect(await lives('lasting')).toBeGreaterThan(50_000);

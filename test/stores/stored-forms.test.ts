@@ -153,8 +153,8 @@ test.each(Object.entries(cases))(
     await redis.hset(key, new Map(fields.map(([field, value]) => [field, bytesOf(value)])));
     const request = { consumerId: name, allowance: plan, cost: 1, n };
     const terms = leaseTerms === undefined ? {} : { leaseTerms };
-    const held = plan.boundsInFlight ? { held: [0] } : {};
-    const [decision] = await ledger.decide([{ ...request, ...terms, ...held }]);
+    const inFlight = plan.boundsInFlight ? { inFlight: [0] } : {};
+    const [decision] = await ledger.decide([{ ...request, ...terms, ...inFlight }]);
     expect(decision).toMatchObject(decided);
     expect(decision).not.toHaveProperty('lent');
     const values = await redis.hmgetBuffer(key, ...FIELDS);

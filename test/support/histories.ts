@@ -183,7 +183,7 @@ function bound(): fc.Arbitrary<number | undefined> {
 export interface SharedStep extends Step {
   readonly consumer: number;
   readonly process: number;
-  readonly held: readonly [number, number];
+  readonly inFlight: readonly [number, number];
   readonly topUp: number | undefined;
   /** What each request takes of the budgets in units. */
   readonly amounts: Amounts;
@@ -200,7 +200,7 @@ export const sharedHistories: fc.Arbitrary<readonly SharedStep[]> = fc
           consumer: fc.integer({ min: 0, max: 1 }),
           process: fc.integer({ min: 0, max: 1 }),
           topUp: fc.option(fc.integer({ min: 1, max: 9 }), { nil: undefined, freq: 3 }),
-          held: fc.tuple(fc.integer({ min: 0, max: 9 }), fc.integer({ min: 0, max: 9 })),
+          inFlight: fc.tuple(fc.integer({ min: 0, max: 9 }), fc.integer({ min: 0, max: 9 })),
           amounts: fc.record({ tokens: fc.integer({ min: 0, max: 5 }), rows: fc.integer({ min: 0, max: 2 }) }),
         })
         .map(({ step, ...rest }) => ({ ...step, ...rest })),

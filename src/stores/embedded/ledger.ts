@@ -7,7 +7,7 @@ import {
   resetUsage,
   type TopUpTerms,
   toppedUp,
-  topUpUndone,
+  undoTopUp,
 } from '../../admit/account-changes.ts';
 import { accountIdsOf, historiesOf, historyBehind, inUnit } from '../../admit/account-id.ts';
 import type { Allowance } from '../../admit/allowance.ts';
@@ -135,14 +135,14 @@ export class EmbeddedLedger implements Ledger {
 
   /** @param begun the requests that this call has admitted up to now, by account, for accounts with a limit on requests in flight */
   #decide(
-    { consumerId, allowance, accountIds, cost, amounts, n, held }: DecisionRequest,
+    { consumerId, allowance, accountIds, cost, amounts, n, inFlight: ownInFlight }: DecisionRequest,
     nowMs: number,
     begun: Map<string, number>,
   ): Decision | null {
     const ids = accountIds ?? accountIdsOf(consumerId, allowance);
     const before = this.#statesOf(ids);
     if (before === null) return null;
-    const inFlight = held?.map((count, i) => count + (begun.get(ids[i]!) ?? 0));
+    const inFlight = ownInFlight?.map((count, i) => count + (begun.get(ids[i]!) ?? 0));
     const decision = decide(before, allowance, nowMs, cost, n, inFlight, amounts);
     if (n === 0) return decision;
     for (const [i, count] of decision.inFlight?.entries() ?? []) {
@@ -517,7 +517,7 @@ function topUpOnce(of: WindowLimit, amount: number, terms: TopUpTerms & { readon
 function undoOnce(window: WindowName, topUpId: string | null): ChangeOnce<UndoneTopUp> {
   return {
     change: { kind: 'undo-top-up', window, id: topUpId },
-    resultOf: (state, nowMs) => topUpUndone(state, window, topUpId, nowMs).undone,
+    resultOf: (state, nowMs) => undoTopUp(state, window, topUpId, nowMs).undone,
   };
 }
 

@@ -486,7 +486,7 @@ function exports.countIn(count, limit, nowMs, spent)
   end
   return {used = count.used + spent, endsAtMs = count.endsAtMs}
 end
---- Where a count keeps what was counted last: when that ceases to count, Unix milliseconds. It stays the same while the count is
+--- Where a count has the requests that the store counted last: when they cease to count, Unix milliseconds. It stays the same while the count is
 -- open, unless an operator sets the clock back or changes the kind of the window.
 function exports.placeOf(count)
   return count.endsAtMs
@@ -585,7 +585,7 @@ function exports.copyOfWindows(windows)
   end
   return copy
 end
---- What of a sliding count still counts after `atMs`, which may be in the future; undefined if nothing does.
+--- The part of a sliding count that still counts after `atMs`, which may be in the future; undefined if none does.
 function exports.leavingAfter(count, lengthMs, atMs)
   local slices = count.slices
   local gone = goneBy(slices, lengthMs, atMs)
@@ -670,7 +670,7 @@ end
 --- The ban that is in force at `nowMs` or that the store remembers for its number.
 -- 
 -- @param rule absent: the account has no bans under the present plan
--- @param isRead whether the caller only reads the state, so that the store keeps no end that is made of the present
+-- @param isRead whether the caller only reads the state: then the ban keeps its end, which each reading would move to a later moment
 function exports.currentBan(stored, rule, nowMs, budgets, isRead)
   local ban = (stored.budget == nil or hasBudget(budgets, stored.budget)) and stored or withoutBudget(stored)
   if rule == nil then
@@ -685,7 +685,7 @@ function exports.currentBan(stored, rule, nowMs, budgets, isRead)
   local latestMs = nowMs + exports.banLengthMs(rule, ban.number)
   return ban.untilMs > latestMs and exports.withEnd(ban, ban.number, latestMs) or ban
 end
---- Keeps in the account with the strikes those that have not ended. Strikes end with the window that refused. If the clock was set back by at
+--- Keeps the strikes that have not ended. Strikes end with the window that refused. If the clock was set back by at
 -- least `backMs`, according to the windows, the end of the strikes moves back by the same amount. Otherwise a client that waits for the
 -- end of the window would be banned for strikes of the window before.
 function exports.keepStrikes(before, accounts, rule, nowMs, backMs)
@@ -1193,7 +1193,7 @@ function banAfter(before, ban)
   return {number = ban.number, untilMs = ban.untilMs, window = ban.window, budget = before.budget}
 end
 TICKET_MS = 10000
---- The budgets with what operators have added to their limits, as far as it is in force.
+--- Returns the budgets with their limits raised by the top-ups in force.
 function exports.toppedUp(budgets, before, nowMs)
   local all = {}
   do
@@ -1216,7 +1216,7 @@ function exports.toppedUp(budgets, before, nowMs)
   end
   return all
 end
---- What operators have added to these limits; undefined if nothing.
+--- Collects the top-ups that `toppedUp` has added to these limits; undefined if it added none.
 function exports.topUpsOf(limits)
   local found
   local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
@@ -1231,9 +1231,11 @@ function exports.topUpsOf(limits)
   end
   return found
 end
---- How many further requests may be in flight in every account. Notes in the decision how many are, and gives the accounts the tickets of the
--- other processes.
-function exports.roomInFlight(decision, before, rule, held)
+--- Computes how many further requests every account lets be in flight. It writes into the decision how many are, and leaves the accounts the
+-- tickets of the other processes.
+-- 
+-- @param ownInFlight how many requests the asking process has in flight in each account; -1 or left out: its ticket says it
+function exports.roomInFlight(decision, before, rule, ownInFlight)
   local ____decision_3 = decision
   local nowMs = ____decision_3.nowMs
   local n = ____decision_3.n
@@ -1246,7 +1248,7 @@ function exports.roomInFlight(decision, before, rule, held)
       if most == nil then
         counts[#counts + 1] = -1
       else
-        local own = held and held[i + 1] or -1
+        local own = ownInFlight and ownInFlight[i + 1] or -1
         local inFlight = own < 0 and 0 or own
         local ____ticketsBeside_10 = ticketsBeside
         local ____opt_6 = before[i + 1]
@@ -1272,7 +1274,9 @@ function exports.roomInFlight(decision, before, rule, held)
   decision.inFlight = counts
   return math.max(room, 0)
 end
---- The tickets of an account after a process has reported how many requests it has in flight.
+--- Replaces the ticket of a process by its new report.
+-- 
+-- @param count how many requests of the account it has in flight
 function exports.reported(before, holder, count, nowMs)
   local tickets = ticketsBeside(before, holder, nowMs)
   if count > 0 then
@@ -1280,8 +1284,8 @@ function exports.reported(before, holder, count, nowMs)
   end
   return tickets
 end
---- Counts those that were admitted among those in flight.
-function exports.addInFlight(decision, rule, held)
+--- Adds the admitted requests to those in flight, and gives each account the new ticket of the asking process.
+function exports.addInFlight(decision, rule, ownInFlight)
   local ____decision_11 = decision
   local admitted = ____decision_11.admitted
   local nowMs = ____decision_11.nowMs
@@ -1291,7 +1295,7 @@ function exports.addInFlight(decision, rule, held)
     while i < #counts do
       if counts[i + 1] >= 0 then
         counts[i + 1] = counts[i + 1] + admitted
-        local own = math.max(held and held[i + 1] or 0, 0) + admitted
+        local own = math.max(ownInFlight and ownInFlight[i + 1] or 0, 0) + admitted
         if rule.holder ~= nil and own > 0 then
           local tickets = {}
           local ____all = decision.accounts[i + 1].tickets or ({}) for ____i = 1, #____all do local ticket = ____all[____i]
@@ -1305,8 +1309,8 @@ function exports.addInFlight(decision, rule, held)
     end
   end
 end
---- One account after a lease was returned, perhaps under an earlier rule: nothing else of it changes, because the present rule may count
--- its strikes and windows otherwise.
+--- Returns the account that a store keeps after a gateway has only returned a lease. The gateway may have borrowed it under an earlier rule.
+-- So only the leases and the windows that counted it change: the present rule may count the strikes and other windows differently.
 function exports.afterReturn(before, after, budget, nowMs)
   local windows = rare_files.counting.copyOfWindows(before.windows)
   local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
@@ -1345,7 +1349,7 @@ function exports.afterReturn(before, after, budget, nowMs)
   end
   return kept
 end
---- One account after a decision, with what the rule does not count.
+--- Returns the account that a store keeps after a decision: what the decision made of it, and what its rule does not count.
 function exports.keptAccount(before, decision, i, budget)
   local ____decision_23 = decision
   local nowMs = ____decision_23.nowMs
@@ -1664,7 +1668,7 @@ end
 rare_files.rare_fields = exports
 return exports
 elseif name == "operator_changes" then
-local exports = {topUpInForce = false, MAX_TOP_UP_NOTES = false, lift = false, banned = false, topUpRefusal = false, withTopUp = false, undone = false, resetUsage = false}
+local exports = {topUpInForce = false, MAX_TOP_UP_NOTES = false, lift = false, carryBan = false, topUpRefusal = false, withTopUp = false, undoTopUp = false, resetUsage = false}
 local copyOf, withWindow, topUpsBeside, notesInForce, endOf, notesWith, hasOwnEnd, setNotes
 function copyOf(state)
   local ____state_25 = state
@@ -1690,7 +1694,7 @@ function withWindow(windows, window, used, endsAtMs)
   copy[window] = {used = used, endsAtMs = endsAtMs}
   return copy
 end
---- What operators have added to the limit of a window, if it has not ended.
+--- The sum of the top-ups of a window; undefined if it has none, or they have ended.
 function exports.topUpInForce(state, window, nowMs)
   local ____opt_26 = state.topUps
   local topUp = ____opt_26 and ____opt_26[window]
@@ -1804,7 +1808,7 @@ end
 --- How many top-ups of a window an account keeps one by one. The amounts of older ones stay in its sum.
 exports.MAX_TOP_UP_NOTES = 50
 local NOTHING = {amount = 0, untilMs = 0}
---- The state after an operator has lifted the ban: strikes cleared, the rung taken back (contract section 1).
+--- Lifts the ban in force: clears the strikes, and takes the number of the ban back (contract section 1).
 function exports.lift(state, nowMs)
   local ____state_0 = state
   local ban = ____state_0.ban
@@ -1822,8 +1826,8 @@ function exports.lift(state, nowMs)
   left.ban = ____temp_1
   return left
 end
---- The state with a ban of another account that is in force at `nowMs`, unless it has one that ends later.
-function exports.banned(state, ban, nowMs)
+--- Copies a ban of another account here, unless it has ended or this account has one that ends later.
+function exports.carryBan(state, ban, nowMs)
   if nowMs >= ban.untilMs or state.ban ~= nil and state.ban.untilMs >= ban.untilMs then
     return state
   end
@@ -1831,7 +1835,7 @@ function exports.banned(state, ban, nowMs)
   changed.ban = ban
   return changed
 end
---- Why the rules refuse a top-up; undefined if they do not.
+--- Says why the engine refuses a top-up; undefined if it does not.
 -- 
 -- @param mostLimit the largest that a limit may be
 function exports.topUpRefusal(state, limit, amount, nowMs, mostLimit, terms)
@@ -1858,7 +1862,7 @@ end
 -- calendar window that is not open opens now. A sliding window has no end, so the amount stays for one length. A further top-up of
 -- the same window adds to the first, and both stay until the later end; but the store keeps an end that an operator has named.
 -- 
--- The sum is bounded by the largest limit and refused in no case, whatever its end: `topUpRefusal` says before whether it should be.
+-- It bounds the sum by the largest limit and refuses no top-up: the caller asks `topUpRefusal` first.
 -- 
 -- @param amount whole number from 1
 -- @returns the sum of the window, and the end that this top-up asked for
@@ -1894,11 +1898,11 @@ function exports.withTopUp(state, limit, amount, nowMs, mostLimit, terms)
   )
   return {topUp = topUp, endsAtMs = endsAtMs, state = changed}
 end
---- Takes back what operators added to the limit of a window. What was counted stays.
+--- Undoes top-ups of a window. The counts stay.
 -- 
 -- @param id of one top-up; left out: all of the window that are in force
 -- @returns undefined if no such top-up is in force
-function exports.undone(state, window, id, nowMs)
+function exports.undoTopUp(state, window, id, nowMs)
   local before = exports.topUpInForce(state, window, nowMs)
   local kept = {}
   local meant = 0
@@ -1925,11 +1929,10 @@ function exports.undone(state, window, id, nowMs)
   setNotes(changed, kept)
   return {undone = {amount = amount, left = left, untilMs = untilMs}, state = changed}
 end
---- Sets what was counted in some windows to nothing, and clears the strikes. Top-ups and a ban stay, and a fixed or calendar
--- window keeps its end.
+--- Sets the counts of some windows to 0, and clears the strikes. Top-ups and a ban stay, and a fixed or calendar window keeps its end.
 -- 
--- @param upToMs what counts for longer stays; left out: nothing does
--- @returns also what had been counted, for each window, and until when the last of it would have counted
+-- @param upToMs a count that ends later stays; left out: none does
+-- @returns also the counts of the windows before, and when the last of them would have ended
 function exports.resetUsage(state, names, nowMs, upToMs)
   local windows = state.windows
   local endsAtMs = nowMs
@@ -2225,9 +2228,9 @@ elseif name == "reconcile" then
 local exports = {reconciled = false}
 --- The windows of an account with usage that a gateway brings late (contract section 6).
 -- 
--- A window that has ended in the store or in the gateway is never opened again. If both are open and end at different times (the
+-- It opens no window again that has ended in the store or in the gateway. If both are open and end at different times (the
 -- store was emptied, or had no window yet), they become one window that ends with the earlier of them. So a client that waits
--- for the end of either has waited long enough. In a sliding window the cost is counted in the slice of the present.
+-- for the end of either has waited long enough. It counts the cost of a sliding window in the slice of the present.
 -- 
 -- @param shiftMs how much later the store's clock is than the one by which the usage ends
 -- @returns also for each part of the usage whether it was added
@@ -2362,7 +2365,7 @@ function undo_top_up_script_main()
     return loaded
   end
   local before = loaded
-  local done = rare_files.operator_changes.undone(before, window, id, script_time_nowMs)
+  local done = rare_files.operator_changes.undoTopUp(before, window, id, script_time_nowMs)
   if done == nil then
     if rare_files.once.lastEndMs == nil then
       return {"none"}
@@ -2637,7 +2640,7 @@ function carry_ban_script_main()
   }, 0) then
     return 0
   end
-  local after = rare_files.operator_changes.banned(before, ban, script_time_nowMs)
+  local after = rare_files.operator_changes.carryBan(before, ban, script_time_nowMs)
   if after == before then
     return 0
   end

@@ -86,8 +86,8 @@ export class DecisionCalls {
 }
 
 /** How many requests this process has in flight in each account; undefined if the allowance does not bound them. */
-function heldOf({ allowance, held }: DecisionRequest): readonly number[] | undefined {
-  if (!allowance.boundsInFlight || held !== undefined) return held;
+function inFlightOf({ allowance, inFlight }: DecisionRequest): readonly number[] | undefined {
+  if (!allowance.boundsInFlight || inFlight !== undefined) return inFlight;
   return allowance.budgets.map(() => -1);
 }
 
@@ -117,15 +117,15 @@ function argumentsOf(
   const runs: number[] = [];
   for (let i = 0; i < requests.length; ) {
     const { allowance, cost, n, amounts, leaseTerms } = requests[i]!;
-    const held = heldOf(requests[i]!);
-    const isApart = held !== undefined || leaseTerms !== undefined;
+    const inFlight = inFlightOf(requests[i]!);
+    const isApart = inFlight !== undefined || leaseTerms !== undefined;
     const rule = rules.get(allowance) ?? rules.size + 2;
     rules.set(allowance, rule);
     let next = i + 1;
     while (!isApart && next < requests.length && isSame(requests[next]!, requests[i]!)) next++;
     runs.push(rule, n, cost, leaseTerms === undefined ? next - i : 0);
     if (leaseTerms !== undefined) runs.push(...termsOf(leaseTerms));
-    if (held !== undefined) runs.push(...held);
+    if (inFlight !== undefined) runs.push(...inFlight);
     for (const unit of allowance.inUnits ?? []) runs.push(amounts?.[unit] ?? 0);
     i = next;
   }

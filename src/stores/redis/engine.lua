@@ -486,7 +486,7 @@ function exports.countIn(count, limit, nowMs, spent)
   end
   return {used = count.used + spent, endsAtMs = count.endsAtMs}
 end
---- Where a count keeps what was counted last: when that ceases to count, Unix milliseconds. It stays the same while the count is
+--- Where a count has the requests that the store counted last: when they cease to count, Unix milliseconds. It stays the same while the count is
 -- open, unless an operator sets the clock back or changes the kind of the window.
 function exports.placeOf(count)
   return count.endsAtMs
@@ -585,7 +585,7 @@ function exports.copyOfWindows(windows)
   end
   return copy
 end
---- What of a sliding count still counts after `atMs`, which may be in the future; undefined if nothing does.
+--- The part of a sliding count that still counts after `atMs`, which may be in the future; undefined if none does.
 function exports.leavingAfter(count, lengthMs, atMs)
   local slices = count.slices
   local gone = goneBy(slices, lengthMs, atMs)
@@ -670,7 +670,7 @@ end
 --- The ban that is in force at `nowMs` or that the store remembers for its number.
 -- 
 -- @param rule absent: the account has no bans under the present plan
--- @param isRead whether the caller only reads the state, so that the store keeps no end that is made of the present
+-- @param isRead whether the caller only reads the state: then the ban keeps its end, which each reading would move to a later moment
 function exports.currentBan(stored, rule, nowMs, budgets, isRead)
   local ban = (stored.budget == nil or hasBudget(budgets, stored.budget)) and stored or withoutBudget(stored)
   if rule == nil then
@@ -685,7 +685,7 @@ function exports.currentBan(stored, rule, nowMs, budgets, isRead)
   local latestMs = nowMs + exports.banLengthMs(rule, ban.number)
   return ban.untilMs > latestMs and exports.withEnd(ban, ban.number, latestMs) or ban
 end
---- Keeps in the account with the strikes those that have not ended. Strikes end with the window that refused. If the clock was set back by at
+--- Keeps the strikes that have not ended. Strikes end with the window that refused. If the clock was set back by at
 -- least `backMs`, according to the windows, the end of the strikes moves back by the same amount. Otherwise a client that waits for the
 -- end of the window would be banned for strikes of the window before.
 function exports.keepStrikes(before, accounts, rule, nowMs, backMs)
@@ -1193,7 +1193,7 @@ function banAfter(before, ban)
   return {number = ban.number, untilMs = ban.untilMs, window = ban.window, budget = before.budget}
 end
 TICKET_MS = 10000
---- The budgets with what operators have added to their limits, as far as it is in force.
+--- Returns the budgets with their limits raised by the top-ups in force.
 function exports.toppedUp(budgets, before, nowMs)
   local all = {}
   do
@@ -1216,7 +1216,7 @@ function exports.toppedUp(budgets, before, nowMs)
   end
   return all
 end
---- What operators have added to these limits; undefined if nothing.
+--- Collects the top-ups that `toppedUp` has added to these limits; undefined if it added none.
 function exports.topUpsOf(limits)
   local found
   local ____all = limits for ____i = 1, #____all do local ____value = ____all[____i]
@@ -1231,9 +1231,11 @@ function exports.topUpsOf(limits)
   end
   return found
 end
---- How many further requests may be in flight in every account. Notes in the decision how many are, and gives the accounts the tickets of the
--- other processes.
-function exports.roomInFlight(decision, before, rule, held)
+--- Computes how many further requests every account lets be in flight. It writes into the decision how many are, and leaves the accounts the
+-- tickets of the other processes.
+-- 
+-- @param ownInFlight how many requests the asking process has in flight in each account; -1 or left out: its ticket says it
+function exports.roomInFlight(decision, before, rule, ownInFlight)
   local ____decision_3 = decision
   local nowMs = ____decision_3.nowMs
   local n = ____decision_3.n
@@ -1246,7 +1248,7 @@ function exports.roomInFlight(decision, before, rule, held)
       if most == nil then
         counts[#counts + 1] = -1
       else
-        local own = held and held[i + 1] or -1
+        local own = ownInFlight and ownInFlight[i + 1] or -1
         local inFlight = own < 0 and 0 or own
         local ____ticketsBeside_10 = ticketsBeside
         local ____opt_6 = before[i + 1]
@@ -1272,7 +1274,9 @@ function exports.roomInFlight(decision, before, rule, held)
   decision.inFlight = counts
   return math.max(room, 0)
 end
---- The tickets of an account after a process has reported how many requests it has in flight.
+--- Replaces the ticket of a process by its new report.
+-- 
+-- @param count how many requests of the account it has in flight
 function exports.reported(before, holder, count, nowMs)
   local tickets = ticketsBeside(before, holder, nowMs)
   if count > 0 then
@@ -1280,8 +1284,8 @@ function exports.reported(before, holder, count, nowMs)
   end
   return tickets
 end
---- Counts those that were admitted among those in flight.
-function exports.addInFlight(decision, rule, held)
+--- Adds the admitted requests to those in flight, and gives each account the new ticket of the asking process.
+function exports.addInFlight(decision, rule, ownInFlight)
   local ____decision_11 = decision
   local admitted = ____decision_11.admitted
   local nowMs = ____decision_11.nowMs
@@ -1291,7 +1295,7 @@ function exports.addInFlight(decision, rule, held)
     while i < #counts do
       if counts[i + 1] >= 0 then
         counts[i + 1] = counts[i + 1] + admitted
-        local own = math.max(held and held[i + 1] or 0, 0) + admitted
+        local own = math.max(ownInFlight and ownInFlight[i + 1] or 0, 0) + admitted
         if rule.holder ~= nil and own > 0 then
           local tickets = {}
           local ____all = decision.accounts[i + 1].tickets or ({}) for ____i = 1, #____all do local ticket = ____all[____i]
@@ -1305,8 +1309,8 @@ function exports.addInFlight(decision, rule, held)
     end
   end
 end
---- One account after a lease was returned, perhaps under an earlier rule: nothing else of it changes, because the present rule may count
--- its strikes and windows otherwise.
+--- Returns the account that a store keeps after a gateway has only returned a lease. The gateway may have borrowed it under an earlier rule.
+-- So only the leases and the windows that counted it change: the present rule may count the strikes and other windows differently.
 function exports.afterReturn(before, after, budget, nowMs)
   local windows = rare_files.counting.copyOfWindows(before.windows)
   local ____all = budget.limits for ____i = 1, #____all do local limit = ____all[____i]
@@ -1345,7 +1349,7 @@ function exports.afterReturn(before, after, budget, nowMs)
   end
   return kept
 end
---- One account after a decision, with what the rule does not count.
+--- Returns the account that a store keeps after a decision: what the decision made of it, and what its rule does not count.
 function exports.keptAccount(before, decision, i, budget)
   local ____decision_23 = decision
   local nowMs = ____decision_23.nowMs
@@ -1858,7 +1862,7 @@ function decide_decide(before, rule, nowMs, cost, n, details)
   end
   local roomInFlight = n
   if rule.isBounded then
-    roomInFlight = rare_files.special.roomInFlight(decision, before, rule, details and details.held)
+    roomInFlight = rare_files.special.roomInFlight(decision, before, rule, details and details.inFlight)
   end
   if isBanned(accounts, nowMs) then
     decision.bannedFrom = 0
@@ -1872,7 +1876,7 @@ function decide_decide(before, rule, nowMs, cost, n, details)
     )
   end
   if rule.isBounded then
-    rare_files.special.addInFlight(decision, rule, details and details.held)
+    rare_files.special.addInFlight(decision, rule, details and details.inFlight)
   end
   return decision
 end
@@ -2055,22 +2059,22 @@ local decision_script_main
 do
 local withBegun, record, HOUR_MS, begun
 function withBegun(____bindingPattern0, at)
-  local held
+  local inFlight
   local terms
   local amounts
   amounts = ____bindingPattern0.amounts
   terms = ____bindingPattern0.terms
-  held = ____bindingPattern0.held
+  inFlight = ____bindingPattern0.inFlight
   local all = {}
   do
     local i = 0
-    while i < #held do
-      local one = held[i + 1]
+    while i < #inFlight do
+      local one = inFlight[i + 1]
       all[#all + 1] = one < 0 and one or one + (begun[KEYS[at + i + 1]] or 0)
       i = i + 1
     end
   end
-  return {held = all, amounts = amounts, terms = terms}
+  return {inFlight = all, amounts = amounts, terms = terms}
 end
 function record(____bindingPattern0, decision, first)
   local details
@@ -2160,7 +2164,7 @@ local function decideOne(run, at, reply)
   end
   local ____temp_4
   local ____opt_2 = run.details
-  if (____opt_2 and ____opt_2.held) == nil then
+  if (____opt_2 and ____opt_2.inFlight) == nil then
     ____temp_4 = run.details
   else
     ____temp_4 = withBegun(run.details, at)
@@ -2254,16 +2258,16 @@ local function readDetails(details, runs, from, rule, hasTerms)
     details.terms = terms
   end
   if rule.isBounded then
-    local held = {}
+    local inFlight = {}
     do
       local i = 0
       while i < #budgets do
-        held[#held + 1] = runs[at + i + 1]
+        inFlight[#inFlight + 1] = runs[at + i + 1]
         i = i + 1
       end
     end
     at = at + #budgets
-    details.held = held
+    details.inFlight = inFlight
   end
   if #units > 0 then
     local amounts = {}

@@ -319,11 +319,11 @@ export class Judge implements WireListener {
       hasEnded: false,
       endedAt: Number.POSITIVE_INFINITY,
     };
-    for (const { consumerId, allowance, cost, amounts, n, held, leaseTerms } of requests) {
+    for (const { consumerId, allowance, cost, amounts, n, inFlight: ownInFlight, leaseTerms } of requests) {
       const returned = leaseTerms?.returned;
       if (returned !== undefined) this.#report(this.#leases.returned(gateway, consumerId, allowance, returned));
       for (const [i, { accountId, inFlight }] of budgetsOf(consumerId, allowance).entries())
-        if (inFlight !== null) this.reported(gateway, accountId, held![i]!);
+        if (inFlight !== null) this.reported(gateway, accountId, ownInFlight![i]!);
       const found: Request[] = [];
       for (const one of this.#waiting) {
         if (found.length === n) break;

@@ -23,7 +23,7 @@ export interface ExecutedDecision {
   readonly accounts: readonly ChargedAccount[];
   /** The process that asked, if requests in flight are bounded, and how many it had in each account, with those of this call. */
   readonly holder: string;
-  readonly held: readonly number[] | null;
+  readonly ownInFlight: readonly number[] | null;
   /** What was added to each history. */
   readonly recorded: readonly Recorded[];
   readonly leaseTerms: LeaseTerms;
@@ -156,8 +156,10 @@ export class RedisModel {
     const begun = new Map<string, number>();
     for (const part of parts) {
       const allowance = allowances.get(part.rule)!;
-      const held = part.held?.map((count, i) => (count < 0 ? count : count + (begun.get(part.accountIds[i]!) ?? 0)));
-      const done = this.#decideOne({ ...part, held: held ?? null }, allowance, nowMs);
+      const ownInFlight = part.inFlight?.map((count, i) =>
+        count < 0 ? count : count + (begun.get(part.accountIds[i]!) ?? 0),
+      );
+      const done = this.#decideOne({ ...part, inFlight: ownInFlight ?? null }, allowance, nowMs);
       executed.push(done);
       for (const [i, bounded] of done.decision.inFlight?.entries() ?? []) {
         const id = part.accountIds[i]!;
@@ -170,7 +172,7 @@ export class RedisModel {
   }
 
   #decideOne(
-    { rule, n, cost, amounts, accountIds, historyIds, held, leaseTerms = {} }: DecisionPart,
+    { rule, n, cost, amounts, accountIds, historyIds, inFlight: ownInFlight, leaseTerms = {} }: DecisionPart,
     allowance: Allowance,
     nowMs: number,
   ): ExecutedDecision {
@@ -179,9 +181,9 @@ export class RedisModel {
     const before = known.map((account) => account?.state ?? UNSEEN);
     const others = known.map((account, i) => {
       const tickets = inForce(account?.tickets ?? [], nowMs).map((ticket) => endingBy(ticket, nowMs + TICKET_MS));
-      return held?.[i] === -1 ? tickets : tickets.filter(({ holder }) => holder !== rule.holder);
+      return ownInFlight?.[i] === -1 ? tickets : tickets.filter(({ holder }) => holder !== rule.holder);
     });
-    const inFlight = others.map((tickets, i) => Math.max(held?.[i] ?? 0, 0) + sumOf(tickets));
+    const inFlight = others.map((tickets, i) => Math.max(ownInFlight?.[i] ?? 0, 0) + sumOf(tickets));
     const decision = decide(before, allowance, nowMs, cost, n, inFlight, amounts, leaseTerms);
     const isWritten = n > 0 || leaseTerms.returned !== undefined;
     const after = isWritten ? accountsAfter(before, decision, allowance) : before;
@@ -189,7 +191,7 @@ export class RedisModel {
       const isBounded = rule.budgets[i]!.inFlight !== undefined && n > 0;
       const mine = {
         holder: rule.holder ?? '',
-        count: (held?.[i] ?? 0) + decision.admitted,
+        count: (ownInFlight?.[i] ?? 0) + decision.admitted,
         endsAtMs: nowMs + TICKET_MS,
       };
       const tickets = isBounded ? [...others[i]!, ...(mine.count > 0 ? [mine] : [])] : (known[i]?.tickets ?? []);
@@ -212,7 +214,7 @@ export class RedisModel {
       decision,
       accounts: charged,
       holder: rule.holder ?? '',
-      held,
+      ownInFlight,
       recorded,
       leaseTerms,
       recalled,

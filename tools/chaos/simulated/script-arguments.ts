@@ -24,7 +24,7 @@ export interface DecisionPart {
   /** The accounts whose histories are kept. */
   readonly historyIds: readonly string[];
   /** How many requests the process has in flight in each account; null if the rule bounds none. */
-  readonly held: readonly number[] | null;
+  readonly inFlight: readonly number[] | null;
   /** What each request takes of units; absent if the rule has none. */
   readonly amounts?: Amounts;
   /** What the gateway says about leases; absent if nothing. */
@@ -45,8 +45,8 @@ export function decisionParts(names: readonly string[], [runs, ...texts]: readon
     const terms = many > 0 ? null : leaseTermsIn(numbers.slice(at), rule);
     at += terms?.size ?? 0;
     const ofLeases = terms === null ? {} : { leaseTerms: terms.leaseTerms };
-    const held = rule.isBounded ? numbers.slice(at, at + rule.budgets.length) : null;
-    at += held?.length ?? 0;
+    const inFlight = rule.isBounded ? numbers.slice(at, at + rule.budgets.length) : null;
+    at += inFlight?.length ?? 0;
     const size = rule.units.length;
     const taken = numbers.slice(at, at + size);
     at += size;
@@ -58,7 +58,7 @@ export function decisionParts(names: readonly string[], [runs, ...texts]: readon
       const accountIds = names.slice(next, historiesAt).map(accountIn);
       next = historiesAt + kept;
       const historyIds = names.slice(historiesAt, next).map(historyIn);
-      parts.push({ rule, n, cost, accountIds, historyIds, held, ...ofUnits, ...ofLeases });
+      parts.push({ rule, n, cost, accountIds, historyIds, inFlight, ...ofUnits, ...ofLeases });
     }
   }
   return parts;

@@ -227,7 +227,7 @@ function historyOf(
 function judge(
   charged: readonly Charged[],
   plan: Allowance,
-  { decision, holder, held, leaseTerms }: ExecutedDecision,
+  { decision, holder, ownInFlight, leaseTerms }: ExecutedDecision,
   struck: number,
 ): string | null {
   const { nowMs, cost, n, admitted, bannedFrom, isCrowded, lent, waitMs } = decision;
@@ -240,7 +240,7 @@ function judge(
   );
   const lentUnits = lent?.units ?? 0;
   const spentIn = (budget: JudgedBudget) => admitted * chargedIn(budget, cost, amounts).charge + lentUnits;
-  const crowd = judgeCrowd(charged, decision, holder, held);
+  const crowd = judgeCrowd(charged, decision, holder, ownInFlight);
   if (crowd !== null) return crowd;
   if (charged.some(({ account }) => nowMs < account.banUntilMs)) {
     if (n > 0 && (admitted > 0 || bannedFrom > 0)) return 'The store did not ban a request during a ban.';
@@ -352,12 +352,12 @@ function judgeCrowd(
   charged: readonly Charged[],
   { nowMs, admitted, isCrowded, inFlight }: Decision,
   holder: string,
-  held: readonly number[] | null,
+  ownInFlight: readonly number[] | null,
 ): string | null {
   let isFull = false;
   for (const [i, { budget, account }] of charged.entries()) {
     if (budget.inFlight === null) continue;
-    const own = held![i]! + admitted;
+    const own = ownInFlight![i]! + admitted;
     account.held.set(holder, { count: own, untilMs: nowMs + TICKET_MS });
     let all = 0;
     for (const { count, untilMs } of account.held.values()) if (untilMs > nowMs) all += count;

@@ -1,4 +1,4 @@
-import { banned } from '../../../engine/operator-changes.ts';
+import { carryBan } from '../../../engine/operator-changes.ts';
 import type { AccountState, Draft } from '../../../engine/types.ts';
 import type { Ban } from '../../../model/account.ts';
 import { readRare } from './rare-fields.ts';
@@ -31,7 +31,7 @@ export function main(): 0 | 1 | ErrorReply {
   if (err !== undefined) return string.find(err, 'WRONGTYPE', 1, true) === undefined ? { err } : 0;
   const before: Draft<AccountState> = { windows: {} };
   if (!readRare(before, key, [false, false, values[0]!, values[1]!, values[2]!, false, false], 0)) return 0;
-  const after = banned(before, ban, nowMs);
+  const after = carryBan(before, ban, nowMs);
   if (after === before) return 0;
   const error = saveAccount(key, { fields: [], limits: [] }, before, after, undefined, nowMs);
   if (error !== undefined) return error;

@@ -61,7 +61,7 @@ interface Run {
 
 const HOUR_MS = 3_600_000;
 
-/** How many requests this call has admitted to each account so far, by the name of its hash: `held` does not contain them. */
+/** How many requests this call has admitted to each account so far, by the name of its hash: `inFlight` of `Details` does not contain them. */
 const begun: { [key: string]: number } = {};
 
 /** Decides about the consumer whose names begin at `at`, and appends its part of the reply. @returns an error of the store */
@@ -78,7 +78,7 @@ function decideOne(run: Run, at: number, reply: number[]): ErrorReply | undefine
     if ((loaded as ErrorReply).err !== undefined) return loaded as ErrorReply;
     before.push(loaded as AccountState);
   }
-  const details = run.details?.held === undefined ? run.details : withBegun(run.details, at);
+  const details = run.details?.inFlight === undefined ? run.details : withBegun(run.details, at);
   const decision = decide(before, rule, nowMs, cost, n, details);
   if (n > 0 || decision.tookBack !== undefined) {
     // The first write of the script: if the store refuses writes, nothing has been done for this consumer.
@@ -100,13 +100,13 @@ function decideOne(run: Run, at: number, reply: number[]): ErrorReply | undefine
   return undefined;
 }
 
-function withBegun({ amounts, terms, held }: Details, at: number): Details {
+function withBegun({ amounts, terms, inFlight }: Details, at: number): Details {
   const all: number[] = [];
-  for (let i = 0; i < held!.length; i++) {
-    const one = held![i]!;
+  for (let i = 0; i < inFlight!.length; i++) {
+    const one = inFlight![i]!;
     all.push(one < 0 ? one : one + (begun[KEYS[at + i]!] ?? 0));
   }
-  return { held: all, amounts, terms };
+  return { inFlight: all, amounts, terms };
 }
 
 /** Records in the histories, whose names begin at `first`. @returns an error of the store */
@@ -170,10 +170,10 @@ function readDetails(
     details.terms = terms;
   }
   if (rule.isBounded) {
-    const held: number[] = [];
-    for (let i = 0; i < budgets.length; i++) held.push(runs[at + i]!);
+    const inFlight: number[] = [];
+    for (let i = 0; i < budgets.length; i++) inFlight.push(runs[at + i]!);
     at += budgets.length;
-    details.held = held;
+    details.inFlight = inFlight;
   }
   if (units.length > 0) {
     const amounts: { [unit: string]: number } = {};

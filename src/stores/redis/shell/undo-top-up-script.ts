@@ -1,4 +1,4 @@
-import { undone } from '../../../engine/operator-changes.ts';
+import { undoTopUp } from '../../../engine/operator-changes.ts';
 import type { AccountState } from '../../../engine/types.ts';
 import type { WindowName } from '../../../model/values.ts';
 import { lastEndMs, madeBefore, type OnceReply, remember } from './once.ts';
@@ -31,7 +31,7 @@ export function main(): OnceReply | ErrorReply {
   if (loaded === FOREIGN) return [FOREIGN];
   if ((loaded as ErrorReply).err !== undefined) return loaded as ErrorReply;
   const before = loaded as AccountState;
-  const done = undone(before, window, id, nowMs);
+  const done = undoTopUp(before, window, id, nowMs);
   if (done === undefined) {
     if (lastEndMs === undefined) return ['none'];
     remember(lastEndMs);
