@@ -1,5 +1,6 @@
 import { isOfCustomer } from '../admit/account-id.ts';
 import type { Exchange } from '../gateway/exchange.ts';
+import { RecentlyUsed } from '../io/recently-used.ts';
 import type { LastCalls } from '../model/refusal.ts';
 import { ownCopy } from './kept-refusals.ts';
 
@@ -18,14 +19,13 @@ interface Caller {
 
 /** When each caller called last, from where, and since when it is refused. */
 export class CallerCalls {
-  /** By consumer, the first noted first. */
-  readonly #callers = new Map<string, Caller>();
+  /** By consumer. */
+  readonly #callers = new RecentlyUsed<Caller>(CALLERS);
 
   /** @param exchange of an identified caller */
   note({ consumerId, accountId, clientAddress, judgement }: Exchange, nowMs: number): void {
     let caller = this.#callers.get(consumerId!);
     if (caller === undefined) {
-      if (this.#callers.size >= CALLERS) this.#callers.delete(this.#callers.keys().next().value!);
       caller = { accountId: '', clientAddress: '', lastAtMs: 0, admittedAtMs: 0, refusedSinceMs: 0 };
       this.#callers.set(consumerId!, caller);
     }

@@ -83,12 +83,14 @@ test('uses that the store does not accept are written later, and a use that foun
   expect(calls).toBe(2);
 });
 
-test('no more than 10,000 uses wait, and one flush writes 500 (reliability 267)', async () => {
+test('no more than 10,000 uses wait, and one flush writes 50 (reliability 267)', async () => {
   const noted: SecretUse[][] = [];
   const uses = usesInto(noted);
   const { key } = someKey();
   const outcomes = Array.from({ length: 10_001 }, (_, i) => uses.note({ ...key, id: `key_${i}` }, key.secrets[0]!, 0));
   expect(outcomes.filter((wasNoted) => !wasNoted)).toHaveLength(1);
   await uses.flush();
-  expect(noted.map(({ length }) => length)).toEqual([500]);
+  expect(noted.map(({ length }) => length)).toEqual([50]);
+  await uses.close();
+  expect(noted.map(({ length }) => length)).toEqual([50, 9_950]);
 });
