@@ -60,6 +60,9 @@ export async function bundleInto(folder: string): Promise<void> {
       format: 'esm',
       entryFileNames: '[name].js',
       chunkFileNames: '[name]-[hash].js',
+      // V8 keeps the source of a loaded file, with two bytes for each character if one is not Latin-1. Without comments and in ASCII a
+      // gateway needs 11 MB less. Names stay, and errors name the lines of `src` as before.
+      minify: { compress: false, mangle: false, codegen: { removeWhitespace: true, asciiOnly: true } },
       sourcemap: true,
       sourcemapExcludeSources: true,
       // As if the bundle lay in the clone: an error names `src/cli/serve.ts`, wherever the bundle is.
