@@ -68,7 +68,12 @@ export interface Borrowing {
   readonly previous: HeldLease | null;
 }
 
-/** The pace of a consumer is its number of requests in this time. */
+/**
+ * The number of requests of each consumer under each allowance that the store has decided. A consumer with many requests, each under
+ * another allowance, would borrow and return with each of them.
+ */
+type Pace = Map<Allowance, Map<string, number>>;
+/** The pace of a consumer is its number of requests under one allowance in this time. */
 const PACE_MS = 1_000;
 /** The pace from which on a consumer borrows, and from which on it renews a lease. */
 const BUSY = 3;
@@ -96,9 +101,9 @@ export class Leases {
   readonly #owners = new Map<string, Owner>();
   /** The consumers with an unanswered call that borrows. */
   readonly #borrowing = new Set<string>();
-  /** The number of requests of each consumer that the store has decided in the present `PACE_MS`, and in the one before. */
-  #pace = new Map<string, number>();
-  #paceBefore = new Map<string, number>();
+  /** In the present `PACE_MS`, and in the one before. */
+  #pace: Pace = new Map();
+  #paceBefore: Pace = new Map();
   #paceSinceMs = 0;
   /** Begins with a random number, so that no two processes use the same ids. It is short, because the account stores each id. */
   #nextId = 1 + Math.floor(Math.random() * 2 ** 31);
@@ -132,9 +137,10 @@ export class Leases {
   }
 
   /** The terms of leases for the next call about some requests; null without terms. A lease that they return admits no more requests. */
-  termsOf({ consumerId, allowance, cost, n }: AskedBatch): Borrowing | null {
+  termsOf(asked: AskedBatch): Borrowing | null {
+    const { consumerId, allowance } = asked;
     const previous = this.#of(consumerId, allowance);
-    const borrows = this.#mayBorrow(consumerId, allowance) ? this.#expected(consumerId, n, cost, previous) : null;
+    const borrows = this.#mayBorrow(consumerId, allowance) ? this.#expected(asked, previous) : null;
     if (borrows === null && previous === null) return null;
     this.#ownerOf(consumerId).unanswered++;
     if (borrows !== null) this.#borrowing.add(consumerId);
@@ -153,18 +159,19 @@ export class Leases {
   }
 
   /** What a busy consumer will probably use, and for how long; null for one that is not busy. */
-  #expected(consumerId: string, n: number, cost: number, previous: HeldLease | null): Borrows | null {
+  #expected({ consumerId, allowance, cost, n }: AskedBatch, previous: HeldLease | null): Borrows | null {
     const nowMs = this.#options.monotonicMs();
     if (nowMs >= this.#paceSinceMs + PACE_MS) {
       this.#paceBefore = nowMs < this.#paceSinceMs + 2 * PACE_MS ? this.#pace : new Map();
       this.#pace = new Map();
       this.#paceSinceMs = nowMs;
     }
-    const present = (this.#pace.get(consumerId) ?? 0) + n;
-    this.#pace.set(consumerId, present);
+    const counts = this.#pace.get(allowance) ?? new Map<string, number>();
+    const present = (counts.get(consumerId) ?? 0) + n;
+    this.#pace.set(allowance, counts.set(consumerId, present));
     const lastedMs = previous === null ? PACE_MS : Math.max(nowMs - previous.answeredAtMs, SHORTEST_MS);
     const fromLease = ((previous?.requests ?? 0) * PACE_MS) / lastedMs;
-    const pace = Math.max(present, this.#paceBefore.get(consumerId) ?? 0, fromLease);
+    const pace = Math.max(present, this.#paceBefore.get(allowance)?.get(consumerId) ?? 0, fromLease);
     if (pace < (previous === null ? BUSY : STILL_BUSY)) return null;
     const forMs = Math.min(Math.max(Math.round((REQUESTS * PACE_MS) / pace), SHORT_LEASE_MS), MAX_LEASE_MS);
     return { id: this.#nextId++, units: cost * Math.ceil((pace * forMs) / PACE_MS), forMs };

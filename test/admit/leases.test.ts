@@ -102,6 +102,17 @@ test('a consumer below two requests a second borrows nothing', async () => {
   expect(ledger.calls.flat().some(({ leaseTerms }) => leaseTerms !== undefined)).toBe(false);
 });
 
+test('a consumer whose requests charge 15 sets of limits in turn costs no more calls than without leases (reliability 493)', async () => {
+  const plans = Array.from({ length: 15 }, () => allowance({ minute: 100_000 }));
+  const { gateways, ledger, pass } = fleetOf(1);
+  for (let i = 0; i < 100; i++) {
+    await gateways[0]!.send(plans[i % plans.length]);
+    await pass(50);
+  }
+  await pass(2_000);
+  expect(ledger.calls.length).toBeLessThanOrEqual(100);
+});
+
 /** A gateway with a lease of a second, of which nothing is used yet. */
 async function withLease() {
   const fleet = fleetOf(2);
