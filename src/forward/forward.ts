@@ -3,6 +3,7 @@ import { IDEMPOTENT } from '../http1/request-line.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
 import { type Timed, UNWATCHED } from '../io/deadlines.ts';
 import { reset } from '../io/graceful-close.ts';
+import type { ConsumerTime } from '../io/thread-time.ts';
 import { Pieces } from '../io/writes.ts';
 import {
   ClientBodyError,
@@ -53,12 +54,12 @@ interface ForwardRecord {
 /** Called as forwarding proceeds. */
 export interface ForwardHooks {
   readonly record: ForwardRecord;
+  /** Charged with the work of the thread on the response. */
+  readonly time: Pick<ConsumerTime, 'worked'>;
   /** Writes the head of the client's response, made from the head of the upstream's final response. Called once. */
   head(head: ResponseHead): void;
   /** An interim response other than 100 and 101. @returns whether the client gets it */
   information(status: number, fields: readonly string[]): boolean;
-  /** The thread has worked on the response since `fromMs` (monotonic). */
-  worked(fromMs: number, toMs: number): void;
   /** Called exactly once, after all others. */
   done(result: ForwardResult): void;
   /** Called when the request is about to be written to a connection, and again for each further attempt; null if that does not matter. */
@@ -230,7 +231,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   }
 
   worked(fromMs: number, toMs: number): void {
-    this.#hooks.worked(fromMs, toMs);
+    this.#hooks.time.worked(fromMs, toMs);
   }
 
   onFree(): void {

@@ -26,6 +26,7 @@ import { REPLACED_BY } from '../http1/own-fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
+import type { ConsumerTime } from '../io/thread-time.ts';
 import { askingFor } from '../meter/asked-answer.ts';
 import { writePath } from '../routing/path-template.ts';
 import type { Match } from '../routing/router.ts';
@@ -48,6 +49,8 @@ export interface AdmittedRequest {
   /** The gateway's own trace fields; null if the client's are forwarded instead. */
   readonly traceFields: readonly string[] | null;
   readonly caller: Caller;
+  /** Charged with the work of the thread on the response, or in the tunnel. */
+  readonly time: ConsumerTime;
   readonly verdict: Verdict;
   readonly origin: ClientAddress;
   readonly flow: ProxyFlow;
@@ -73,8 +76,6 @@ export interface ProxyFlow {
   forwarded(result: ProxyResult): void;
   /** The tunnel that the request has become has ended. */
   leavePlace(): void;
-  /** The thread has worked on the response, or in the tunnel, since `fromMs` (monotonic). */
-  worked(fromMs: number, toMs: number): void;
 }
 
 export const SWITCHING_PROTOCOLS = 101;
@@ -190,6 +191,7 @@ class Passing implements ForwardRequest, ForwardHooks {
   readonly retries: RetryRules | null;
   readonly reader: AnswerBodyReader | null;
   readonly record: ExchangeRecorder;
+  readonly time: ConsumerTime;
   readonly #deps: GatewayDeps;
   readonly #response: ClientResponse;
   readonly #compressed: CompressedResponse | null;
@@ -217,6 +219,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     const { metering } = admitted;
     this.reader = metering;
     this.record = admitted.record;
+    this.time = admitted.time;
     this.sent = metering === null ? null : () => metering.sent(deps.monotonicMs());
     this.#deps = deps;
     this.#response = response;
@@ -280,10 +283,6 @@ class Passing implements ForwardRequest, ForwardHooks {
     const rules = match.route.responseHeaders;
     this.#response.writeInformation(status, rules === null ? passed : withoutDropped(passed, rules));
     return true;
-  }
-
-  worked(fromMs: number, toMs: number): void {
-    this.#admitted.flow.worked(fromMs, toMs);
   }
 
   done(result: ForwardResult): void {

@@ -427,6 +427,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
       record: this.#record,
       traceFields: this.#trace.forward(head, match),
       caller,
+      time: this.#time!,
       origin: this.#origin,
       verdict,
       flow: this,

@@ -57,7 +57,7 @@ function startUpgrade(
   response: ClientResponse,
   admitted: AdmittedRequest,
 ): ReturnType<Passage['start']> {
-  const { head, match, caller, record, flow } = admitted;
+  const { head, match, caller, record, time, flow } = admitted;
   const form = head.upgrade;
   if (form.kind !== 'upgrade') throw new Error('an upgrade that was not asked for');
   if (!(response instanceof ServerResponse)) throw new Error('an upgrade from a reader that takes none');
@@ -83,7 +83,7 @@ function startUpgrade(
       timeouts: match.route.timeouts,
       idleTimeoutMs: deps.webSocketIdleMs,
       finTimeoutMs: deps.webSocketFinMs,
-      worked: (fromMs, toMs) => flow.worked(fromMs, toMs),
+      worked: (fromMs, toMs) => time.worked(fromMs, toMs),
       closed: (tunnel) => {
         forgetExpiry();
         room.leave();

@@ -14,9 +14,16 @@ export class ConsumerTime {
   readonly waiting: QueuedTurn[] = [];
   /** It had no work for a while. Work of an older request is charged to the consumer's new object. */
   isForgotten = false;
+  readonly #thread: ThreadTime;
 
-  constructor(id: string) {
+  constructor(id: string, thread: ThreadTime) {
     this.id = id;
+    this.#thread = thread;
+  }
+
+  /** Charges it the work that the thread has done for it since `fromMs` (monotonic). @param toMs the present */
+  worked(fromMs: number, toMs: number): void {
+    this.#thread.spent(this, toMs - fromMs, toMs);
   }
 }
 
@@ -232,7 +239,7 @@ export class ThreadTime {
   }
 
   #newConsumer(id: string): ConsumerTime {
-    const consumer = new ConsumerTime(id);
+    const consumer = new ConsumerTime(id, this);
     this.#consumers.set(id, consumer);
     if (this.#timer === null) {
       this.#lookedAtMs = this.nowMs();

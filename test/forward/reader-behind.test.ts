@@ -31,7 +31,7 @@ test('an answer whose reader is behind waits for it beyond writeTimeout: the cli
       ...{
         sent: nothing,
         record: { target: null, attempts: 1, isOverRetryBudget: false, bytesOut: 0 },
-        worked: nothing,
+        time: { worked: nothing },
       },
       head: () => response.writeHead(200, { 'content-length': 2 }),
       information: () => false,

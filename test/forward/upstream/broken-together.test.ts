@@ -39,7 +39,7 @@ test.each(['resetAndDestroy', 'end'] as const)(
         ...{
           sent: nothing,
           record: { target: null, attempts: 1, isOverRetryBudget: false, bytesOut: 0 },
-          worked: nothing,
+          time: { worked: nothing },
         },
         head: nothing,
         information: () => false,
