@@ -45,7 +45,7 @@ interface ChangedRecord<T> {
   secure(): Promise<Durability>;
 }
 
-/** Records in one MGET of a search: Redis executes nothing else meanwhile. */
+/** Records in one MGET: Redis executes nothing else meanwhile. */
 const MAX_RECORDS_AT_ONCE = 250;
 
 /** Attempts of an update that loses races against other writers. More would fail only against an endless writer. */
@@ -95,8 +95,7 @@ export class Records<T extends StoredRecord> implements RecordStore<T> {
     for (;;) {
       // One id more than the limit shows whether there is another page.
       const ids = await this.#circuit.read(() => this.#redis.zrange(index, from, `${from + limit}`), index);
-      const texts = await Promise.all(ids.map((id) => this.#text(id)));
-      for (const [i, text] of texts.entries()) {
+      for (const [i, text] of (await this.#texts(ids)).entries()) {
         const record = this.#listed(ids[i]!, text);
         // The creation has not finished, or a deletion that did not finish has left its record in the list.
         if (record === null || (isReadable(record) && (record.deletedAtMs !== undefined || !isIn(record)))) continue;
