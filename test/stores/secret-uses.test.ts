@@ -5,7 +5,8 @@ import { EmbeddedSecretUses } from '../../src/stores/embedded/secret-uses.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { secretUseStoreContract } from '../contracts/secret-use-store.ts';
 import { atEnd } from '../support/endings.ts';
-import { redisCommand, testRedis } from '../support/redis.ts';
+import { privateRedis, redisCommand, testRedis } from '../support/redis.ts';
+import { privateCluster } from '../support/redis-cluster.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { gatewayOn } from './redis-connections.ts';
 
@@ -41,6 +42,25 @@ describe('the uses of secrets in Redis', () => {
     await store.note([use('a', '2026-11-20')]);
     const seconds = Number(await redisCommand(url, 'TTL', keyspace.secretUses('a')));
     expect(seconds).toBeGreaterThan(USES_KEPT_DAYS * 86_400 - 60);
+  });
+
+  test('are noted by one call for a hundred', async () => {
+    const { url } = await privateRedis();
+    const { secretUses: store } = await gatewayOn(url);
+    const uses = Array.from({ length: 250 }, (_, i) => use(`key ${i}`, '2026-11-20'));
+    await store.note([use('a', '2026-11-20')]);
+    await redisCommand(url, 'CONFIG', 'RESETSTAT');
+    await store.note(uses);
+    const stats = await redisCommand(url, 'INFO', 'commandstats');
+    expect(String(stats)).toMatch(/cmdstat_evalsha:calls=3,/);
+    for (const { keyId } of [uses[0]!, uses[249]!]) expect(await store.of(keyId, ['x'])).toEqual(['2026-11-20']);
+  });
+
+  test('are noted on every shard of a cluster', async () => {
+    const { secretUses: store } = await gatewayOn((await privateCluster()).url);
+    const uses = Array.from({ length: 12 }, (_, i) => use(`key ${i}`, '2026-11-20'));
+    await store.note(uses);
+    for (const { keyId } of uses) expect(await store.of(keyId, ['x'])).toEqual(['2026-11-20']);
   });
 
   test("another program's value under the name of one is no failure of the store", async () => {
