@@ -10,11 +10,11 @@ import { kindOf } from './admitter.ts';
 import { FakeLedger } from './fake-ledger.ts';
 
 /** Gateways on one store, all on one clock that the test moves. */
-function fleetOf(size: number) {
+function fleetOf(size: number, storeMs = 1_800_000_000_000) {
   const hold = holdTime();
   const ledger = new FakeLedger();
+  ledger.nowMs = storeMs;
   const startedAtMs = performance.now();
-  const storeMs = ledger.nowMs;
   const gateways = Array.from({ length: size }, () => gatewayOn(ledger));
   /** Time passes for all, in small steps. */
   const pass = async (ms: number) => {
@@ -111,6 +111,23 @@ test('a consumer whose requests charge 15 sets of limits in turn costs no more c
   }
   await pass(2_000);
   expect(ledger.calls.length).toBeLessThanOrEqual(100);
+});
+
+test('the leases of many consumers do not all return in the moment in which the hour ends (reliability 494)', async () => {
+  const { gateways, ledger, pass } = fleetOf(1, 1_800_003_598_500);
+  const { admitter } = gateways[0]!;
+  const ids = Array.from({ length: 64 }, (_, i) => `consumer-${i}`);
+  await Promise.all(ids.flatMap((id) => Array.from({ length: 5 }, () => admitter.admit(id, PLAN, 1))));
+  expect(ledger.lent).toHaveLength(64);
+  let most = 0;
+  for (let passedMs = 0; passedMs < 1_500; passedMs += 50) {
+    const before = ledger.calls.length;
+    await pass(50);
+    most = Math.max(most, ledger.calls.length - before);
+  }
+  await pass(5);
+  expect(ledger.calls.flat().filter(({ n }) => n === 0)).toHaveLength(64);
+  expect(most).toBeLessThan(16);
 });
 
 /** A gateway with a lease of a second, of which nothing is used yet. */

@@ -751,7 +751,7 @@ rare_files.refusing = exports
 return exports
 elseif name == "leasing" then
 local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, SHORT_LEASE_MS = false, RETURN_WITHIN_MS = false, RECALL_FOR_MS = false, takeBack = false, decideWithLeases = false, waitToMove = false}
-local knownLeases, unreturnedUnits, giveBack, movesCounts, mayHelp, lend, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
+local knownLeases, unreturnedUnits, giveBack, movesCounts, mayHelp, lend, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, ENDS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
 function knownLeases(account, nowMs)
   local known = {}
   if account.leases == nil then
@@ -883,7 +883,7 @@ function lend(decision, budgets, borrows)
   local cost = ____decision_16.cost
   local nowMs = ____decision_16.nowMs
   local room = borrows.units * SHARE_OF_LONG
-  local forMs = HOUR_MS - nowMs % HOUR_MS
+  local endsInMs = HOUR_MS - nowMs % HOUR_MS
   local most = MAX_LONG_LEASES
   do
     local i = 0
@@ -900,16 +900,19 @@ function lend(decision, budgets, borrows)
           return
         end
         room = math.min(room, limit.limit - count.used)
-        forMs = math.min(forMs, count.endsAtMs - (count.slices == nil and 0 or limit.lengthMs) - nowMs)
+        endsInMs = math.min(endsInMs, count.endsAtMs - (count.slices == nil and 0 or limit.lengthMs) - nowMs)
         if limit.topUp ~= nil then
-          forMs = math.min(forMs, limit.topUp.untilMs - nowMs)
+          endsInMs = math.min(endsInMs, limit.topUp.untilMs - nowMs)
         end
       end
       i = i + 1
     end
   end
   local isLong = most > 0 and borrows.units * SHARE_OF_LONG <= room
-  forMs = math.min(forMs, borrows.forMs, isLong and exports.MAX_LEASE_MS or exports.SHORT_LEASE_MS)
+  if endsInMs < borrows.forMs then
+    endsInMs = endsInMs - math.floor(endsInMs * (borrows.id % ENDS) / (2 * ENDS))
+  end
+  local forMs = math.min(endsInMs, borrows.forMs, isLong and exports.MAX_LEASE_MS or exports.SHORT_LEASE_MS)
   local units = math.min(
     math.ceil(borrows.units * forMs / borrows.forMs),
     math.floor(room / SHARE)
@@ -953,6 +956,7 @@ SHARE_OF_LONG = 64
 MAX_LONG_LEASES = 8
 MIN_UNITS = 4
 MIN_REQUESTS = 2
+ENDS = 32
 --- How long after the end of a lease its return may be on the way, so that a request waits for it and the store does not refuse it.
 exports.RETURN_WITHIN_MS = 100
 KNOWN_FOR_MS = 2000
