@@ -25,7 +25,7 @@ export type AccountChange =
 
 /** The counts that a reset has removed. */
 export interface ResetUsage {
-  /** What had been counted, for each window that was reset. */
+  /** The count of each of the windows before. */
   readonly used: Readonly<Partial<Record<WindowName, number>>>;
   readonly strikes: number;
 }
@@ -43,8 +43,8 @@ function topUpWords(window: WindowName, amount: number, { untilMs, reason = '' }
 }
 
 /**
- * The state after an acknowledged change, made at `nowMs`: the same object if the change does nothing. It bounds a top-up by the
- * largest limit and refuses it in no case, whatever its end: the store may have acknowledged another one meanwhile.
+ * The state after a change that the store acknowledged at `nowMs`: the same object if the change does nothing. This refuses no top-up, but
+ * bounds the sum by the largest limit: the store may have acknowledged another one meanwhile.
  */
 export function changed(state: AccountState, change: AccountChange, nowMs: number): AccountState {
   if (change.kind === 'lift') return changes.lift(state, nowMs);
@@ -81,7 +81,7 @@ export function toppedUp(
 }
 
 /**
- * Takes back what was added to the limit of a window. What was counted stays.
+ * Undoes top-ups of a window (`undoTopUp` of the engine).
  * @param id of one top-up; null for all of the window that are in force
  * @throws Failure `not_found` if no such top-up is in force
  */
@@ -91,7 +91,7 @@ export function undoTopUp(state: AccountState, window: WindowName, id: string | 
   return undone;
 }
 
-/** Sets what was counted in some windows to nothing (`resetUsage` of the engine). */
+/** Sets the counts of some windows to 0 (`resetUsage` of the engine). */
 export function resetUsage(state: AccountState, windows: readonly WindowName[], nowMs: number) {
   const { used, strikes, state: left } = changes.resetUsage(state, windows, nowMs);
   const reset: ResetUsage = { used, strikes };

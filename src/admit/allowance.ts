@@ -13,7 +13,7 @@ import {
 import { WINDOWS, type WindowName } from '../model/values.ts';
 import { type WindowLimit, windowLimit } from './windows.ts';
 
-/** The bit of a unit in a set of groups and units, behind those of groups. @param index in `UnitBudgets.names` */
+/** The bit that stands for a unit in a set of groups and units, behind the bits of groups. @param index in `UnitBudgets.names` */
 export function bitOfUnit(index: number): number {
   return 1 << (MAX_GROUPS + 1 + index);
 }

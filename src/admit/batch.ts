@@ -50,7 +50,10 @@ export function join(batch: Batch, { waiting, wait }: Batch): void {
   if (wait !== undefined && wait.untilMs < (batch.wait?.untilMs ?? Number.POSITIVE_INFINITY)) batch.wait = wait;
 }
 
-/** Takes the members one by one: an object of them would be a two-hundredth of what a request allocates. */
+/**
+ * Whether a request belongs to a batch. Takes its members one by one, because an object of them would be a two-hundredth of what a request
+ * allocates.
+ */
 export function belongsTo(
   batch: Batch,
   consumerId: string,

@@ -243,7 +243,7 @@ export class DecisionDispatcher {
   /** Leaves in a batch only the requests that the store has admitted. The others wait. */
   #wait(batch: Batch, admitted: number, forMs: number): void {
     const waiting = batch.waiting.splice(admitted);
-    // The store has answered, so the rest of their time for it counts no more, and the gateway asks about them together.
+    // The store has answered: these requests may wait for it again as long as new ones, so the gateway asks about them together.
     this.#waits.add({ ...batch, waiting, withinMs: null, deadline: null, state: 'new' }, forMs);
   }
 

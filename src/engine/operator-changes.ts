@@ -36,7 +36,7 @@ export interface UndoneTopUp {
 
 const NOTHING: TopUp = { amount: 0, untilMs: 0 };
 
-/** Lifts the ban in force: clears the strikes, and takes the number of the ban back (contract section 1). */
+/** Lifts the ban in force: clears the strikes, and takes back the rung (contract section 1). */
 export function lift(state: AccountState, nowMs: number): AccountState {
   const { ban } = state;
   if (ban === undefined || nowMs >= ban.untilMs) return state;

@@ -117,7 +117,9 @@ local fault
 function fault(err)
   return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or stored_account_FOREIGN
 end
---- What was counted, in the first two of `values` for each limit. Undefined if some is foreign.
+--- Reads the counts, of which `values` has two for each limit.
+-- 
+-- @returns undefined if one is foreign
 function stored_account_windowsIn(values, limits)
   local windows = {}
   local at = 0
@@ -152,7 +154,7 @@ function stored_account_windowsIn(values, limits)
   end
   return windows
 end
---- What few accounts have (rare-fields.ts): strikes, bans, top-ups, leases and requests in flight.
+--- Strikes, bans, top-ups, leases and requests in flight, which few accounts have (rare-fields.ts).
 local RARE_FIELDS = {
   "x",
   "X",
@@ -229,7 +231,7 @@ function stored_account_loadAccount(key, ____bindingPattern0)
   end
   return account
 end
---- Writes what has changed of an account.
+--- Writes the parts of an account that have changed.
 -- 
 -- @returns an error of the store
 function stored_account_saveAccount(key, ____bindingPattern0, before, after, bans, nowMs)
@@ -1469,7 +1471,7 @@ WINDOWS = {
   "week",
   "month"
 }
---- Of windows that may slide.
+--- The lengths of the windows that may slide.
 local SLIDING_MS = {
   second = 1000,
   minute = 60000,
@@ -1477,10 +1479,10 @@ local SLIDING_MS = {
   day = 86400000,
   week = 604800000
 }
---- Slices per length, as in plans.yaml. One more is kept: the oldest leaves when the next one has ended.
+--- Slices per length, as in plans.yaml. A count has one more: the oldest leaves when the next one has ended.
 local MAX_SLICES = 30
 MAX_LEASES = 64
---- How long after its end the return of a lease is accepted.
+--- How long after its end the engine takes a lease back (`KNOWN_FOR_MS` of engine/leasing.ts).
 local KNOWN_FOR_MS = 2000
 --- Undefined if the value is foreign.
 function exports.slicesIn(text, startsAtMs, window)
@@ -1540,7 +1542,7 @@ function exports.slicesText(____bindingPattern0)
 end
 --- Reads strikes, ban, top-ups and leases, whose values begin at `at`.
 -- 
--- @returns false if they are foreign
+-- @returns false if one is foreign
 function exports.readRare(account, key, values, at)
   local numbers = {}
   do
@@ -1579,7 +1581,7 @@ function exports.readRare(account, key, values, at)
   end
   return true
 end
---- Undefined if there are none.
+--- Reads the tickets, without those that are foreign; undefined if there are none.
 function exports.ticketsIn(text)
   local tickets = {}
   if text == false then
@@ -1607,9 +1609,9 @@ function exports.ticketsIn(text)
   end
   return ____temp_0
 end
---- Appends what has changed of these to `changes`.
+--- Appends the changed fields to `changes`.
 -- 
--- @returns until when leases and tickets among them count, Unix milliseconds
+-- @returns when the last of the changed leases and tickets ends for the store, Unix milliseconds
 function exports.writeRare(changes, before, after)
   local lastMs = 0
   local ____after_1 = after
@@ -1812,7 +1814,7 @@ end
 --- How many top-ups of a window an account keeps one by one. The amounts of older ones stay in its sum.
 exports.MAX_TOP_UP_NOTES = 50
 local NOTHING = {amount = 0, untilMs = 0}
---- Lifts the ban in force: clears the strikes, and takes the number of the ban back (contract section 1).
+--- Lifts the ban in force: clears the strikes, and takes back the rung (contract section 1).
 function exports.lift(state, nowMs)
   local ____state_0 = state
   local ban = ____state_0.ban
@@ -1986,9 +1988,9 @@ rare_files.operator_changes = exports
 return exports
 elseif name == "once" then
 local exports = {lastEndMs = false, madeBefore = false, remember = false}
---- The end that a change had which is repeated after a failover, Unix milliseconds; undefined if it is made for the first time.
+--- The end that the change had, if a gateway repeats it after a failover, Unix milliseconds; else undefined.
 exports.lastEndMs = tonumber(ARGV[2])
---- The reply if a change was made under this id; else undefined.
+--- The reply if the store has made a change under this id before; else undefined.
 function exports.madeBefore()
   local made = redis.call("GET", KEYS[2])
   if made == false then
@@ -2018,7 +2020,7 @@ rare_files.once = exports
 return exports
 elseif name == "window_fields" then
 local exports = {WINDOWS = false, windowFields = false, unlimited = false}
---- As WINDOWS of the model. Stored texts number them from 1.
+--- WINDOWS of the model. Stored texts number them from 1.
 exports.WINDOWS = {
   "second",
   "minute",
@@ -2035,7 +2037,7 @@ local FIELDS = {
   week = {"k", "K"},
   month = {"n", "N"}
 }
---- The fields of some windows: two for each, what was counted and its end (stored-account.ts).
+--- The fields of some windows: two for each, its count and its end (stored-account.ts).
 function exports.windowFields(windows)
   local fields = {}
   local ____all = windows for ____i = 1, #____all do local window = ____all[____i]
@@ -2044,7 +2046,7 @@ function exports.windowFields(windows)
   end
   return fields
 end
---- Windows without a limit, of fixed kind.
+--- Limits of 0 for these windows, as fixed ones: enough to read and write their counts.
 function exports.unlimited(windows)
   local limits = {}
   local ____all = windows for ____i = 1, #____all do local window = ____all[____i]
@@ -2128,7 +2130,7 @@ function numberOf(window)
   end
   return number
 end
---- An account as far as top-ups of the windows of `limits` need it.
+--- Reads the parts of an account that top-ups of the windows of `limits` need.
 function exports.loadToppedUp(key, limits)
   local fields = rare_files.window_fields.windowFields(windowsOf(limits))
   fields[#fields + 1] = "t"
@@ -2165,7 +2167,7 @@ function exports.loadToppedUp(key, limits)
   end
   return account
 end
---- Writes top-ups, and what has changed in the windows of `limits`.
+--- Writes the top-ups, and the changed windows of `limits`.
 -- 
 -- @returns an error of the store
 function exports.saveToppedUp(key, limits, before, after)

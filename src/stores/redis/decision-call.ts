@@ -15,14 +15,15 @@ import { keyspace } from './keyspace.ts';
 import { luaFile } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
 import type { StoredRule } from './shell/decision-script.ts';
+import { windowFields } from './shell/window-fields.ts';
 
-/** The name of the channel on which scripts call back what is lent. */
+/** The name of the channel on which scripts recall what the store has lent. */
 export const RECALLS_LUA = `local RECALLS = '${keyspace.recallsChannel}'\n`;
 export const HISTORY_LUA = luaFile('./history.lua');
 /** The decision script. Exported for the test that compares it with src/engine. */
 export const DECIDE_LUA = `${HISTORY_LUA}${RECALLS_LUA}${ENGINE_LUA}return decision_script()\n`;
 
-/** How often a call is made with the periods that the store's clock asks for. */
+/** How often the gateway makes a call, if the store's clock asks for other periods of calendar windows each time. */
 const MAX_ATTEMPTS = 3;
 
 interface DecisionCallsOptions extends StoreConnection {
@@ -32,7 +33,7 @@ interface DecisionCallsOptions extends StoreConnection {
   readonly lua?: string | undefined;
   /** The gateway's own clock, Unix milliseconds. Left out: histories follow the store's clock unconditionally. */
   readonly wallMs?: (() => number) | undefined;
-  /** Called with the name of a history in which nothing was recorded, because it cannot be read. */
+  /** Called with the name of a history in which the script could not record, because the name holds something else. */
   readonly onUnrecorded?: ((history: string) => void) | undefined;
 }
 
@@ -61,7 +62,7 @@ export class DecisionCalls {
 
   /**
    * Decides all requests in one call. @returns and rejects as `Ledger.decide`
-   * @param isRead the present state is asked for, and nothing is to be counted
+   * @param isRead true if the caller asks for the present state, so that the store counts nothing
    */
   async decide(requests: readonly DecisionRequest[], isRead = false): Promise<readonly (Decision | null)[]> {
     const keys: string[] = [];
@@ -210,21 +211,6 @@ class RuleTexts {
   }
 }
 
-/** Of what was counted, and of ends (shell/stored-account.ts). */
-const FIELDS: Readonly<Record<WindowName, readonly [string, string]>> = {
-  second: ['s', 'S'],
-  minute: ['m', 'M'],
-  hour: ['h', 'H'],
-  day: ['d', 'D'],
-  week: ['k', 'K'],
-  month: ['n', 'N'],
-};
-
-/** The fields of what these limits count. */
-export function windowFields(limits: readonly { readonly window: WindowName }[]): string[] {
-  return limits.flatMap(({ window }) => FIELDS[window]);
-}
-
 /** @param holder the name of this process */
 function ruleOf(
   { budgets, boundsInFlight, bans, bansIn, history, inUnits = [] }: Allowance,
@@ -233,7 +219,7 @@ function ruleOf(
 ): string {
   const stored = budgets.map(({ name, unit, inFlight, limits }) => ({
     ...{ name, unit, inFlight },
-    fields: windowFields(limits),
+    fields: windowFields(limits.map(({ window }) => window)),
     limits: storedLimits(limits, nowMs),
   }));
   const rule: StoredRule = {
@@ -265,7 +251,7 @@ function decisionOf({ allowance, cost, n, amounts }: DecisionRequest, nowMs: num
   const { budgets } = allowance;
   const accounts = new Array(budgets.length) as [Writable<AccountState>, ...Writable<AccountState>[]];
   for (let i = 0; i < budgets.length; i++) accounts[i] = { windows: windowCountsIn(reply, budgets[i]!.limits) };
-  // Nearly every reply.
+  // Nearly every reply ends here.
   if (reply.count === end && amounts === undefined) return { nowMs, cost, n, admitted, bannedFrom: n, accounts };
   const decided = amounts === undefined ? { nowMs, cost, n, admitted } : { nowMs, cost, n, admitted, amounts };
   const inFlight = inFlightIn(reply, allowance);
@@ -390,10 +376,10 @@ function noNumber(): Failure {
 }
 
 /**
- * A Lua script that is called by its digest (EVALSHA). If Redis does not know the script, nothing has run yet, and the
- * script is sent in full (EVAL).
+ * Calls a Lua script by its digest (EVALSHA). If Redis does not know the script, it has run nothing yet, and this class sends the
+ * script in full (EVAL).
  *
- * Used only for the decision, which requests wait for: ioredis's own `defineCommand` does the same at twice the cost.
+ * Only decisions use it, because requests wait for them: ioredis's own `defineCommand` does the same at twice the cost.
  */
 class Script {
   readonly #lua: string;
@@ -433,8 +419,8 @@ class Script {
 }
 
 /**
- * The arguments of the script for some requests, and whether the script is called again. All its calls are within one
- * deadline, and after the deadline nothing more is sent: the gateway has decided these requests without the store.
+ * Makes the arguments of the script for some requests, and says whether to call the script again. All calls are within one deadline.
+ * After it, `Script` sends nothing more: the gateway has decided these requests without the store.
  */
 class Attempts {
   readonly #requests: readonly DecisionRequest[];

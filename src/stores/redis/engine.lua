@@ -117,7 +117,9 @@ local fault
 function fault(err)
   return string.find(err, "WRONGTYPE", 1, true) == nil and ({err = err}) or stored_account_FOREIGN
 end
---- What was counted, in the first two of `values` for each limit. Undefined if some is foreign.
+--- Reads the counts, of which `values` has two for each limit.
+-- 
+-- @returns undefined if one is foreign
 function stored_account_windowsIn(values, limits)
   local windows = {}
   local at = 0
@@ -152,7 +154,7 @@ function stored_account_windowsIn(values, limits)
   end
   return windows
 end
---- What few accounts have (rare-fields.ts): strikes, bans, top-ups, leases and requests in flight.
+--- Strikes, bans, top-ups, leases and requests in flight, which few accounts have (rare-fields.ts).
 local RARE_FIELDS = {
   "x",
   "X",
@@ -229,7 +231,7 @@ function stored_account_loadAccount(key, ____bindingPattern0)
   end
   return account
 end
---- Writes what has changed of an account.
+--- Writes the parts of an account that have changed.
 -- 
 -- @returns an error of the store
 function stored_account_saveAccount(key, ____bindingPattern0, before, after, bans, nowMs)
@@ -1469,7 +1471,7 @@ WINDOWS = {
   "week",
   "month"
 }
---- Of windows that may slide.
+--- The lengths of the windows that may slide.
 local SLIDING_MS = {
   second = 1000,
   minute = 60000,
@@ -1477,10 +1479,10 @@ local SLIDING_MS = {
   day = 86400000,
   week = 604800000
 }
---- Slices per length, as in plans.yaml. One more is kept: the oldest leaves when the next one has ended.
+--- Slices per length, as in plans.yaml. A count has one more: the oldest leaves when the next one has ended.
 local MAX_SLICES = 30
 MAX_LEASES = 64
---- How long after its end the return of a lease is accepted.
+--- How long after its end the engine takes a lease back (`KNOWN_FOR_MS` of engine/leasing.ts).
 local KNOWN_FOR_MS = 2000
 --- Undefined if the value is foreign.
 function exports.slicesIn(text, startsAtMs, window)
@@ -1540,7 +1542,7 @@ function exports.slicesText(____bindingPattern0)
 end
 --- Reads strikes, ban, top-ups and leases, whose values begin at `at`.
 -- 
--- @returns false if they are foreign
+-- @returns false if one is foreign
 function exports.readRare(account, key, values, at)
   local numbers = {}
   do
@@ -1579,7 +1581,7 @@ function exports.readRare(account, key, values, at)
   end
   return true
 end
---- Undefined if there are none.
+--- Reads the tickets, without those that are foreign; undefined if there are none.
 function exports.ticketsIn(text)
   local tickets = {}
   if text == false then
@@ -1607,9 +1609,9 @@ function exports.ticketsIn(text)
   end
   return ____temp_0
 end
---- Appends what has changed of these to `changes`.
+--- Appends the changed fields to `changes`.
 -- 
--- @returns until when leases and tickets among them count, Unix milliseconds
+-- @returns when the last of the changed leases and tickets ends for the store, Unix milliseconds
 function exports.writeRare(changes, before, after)
   local lastMs = 0
   local ____after_1 = after
@@ -2221,7 +2223,7 @@ local function decideOne(run, at, reply)
   decision_reply_putAccounts(reply, decision, rule)
   return nil
 end
---- Reads what few requests bring, behind the four numbers of its run.
+--- Reads the numbers that only some runs have behind their first four.
 -- 
 -- @returns where the next run begins
 local function readDetails(details, runs, from, rule, hasTerms)

@@ -1,12 +1,13 @@
 import { historyBehind } from '../../admit/account-id.ts';
 import { NothingDone, type Settlement, type SettlementOutcome } from '../../admit/ledger.ts';
 import type { RedisClient } from './connection.ts';
-import { gatewayClock, HISTORY_LUA, storedLimits, windowFields } from './decision-call.ts';
+import { gatewayClock, HISTORY_LUA, storedLimits } from './decision-call.ts';
 import { ENGINE_LUA } from './engine-lua.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
 import type { Calls } from './shards.ts';
 import type { StoredSettlement } from './shell/settlement-script.ts';
+import { windowFields } from './shell/window-fields.ts';
 import { holdWrites } from './string-values.ts';
 
 /** Exported for its test. */
@@ -63,7 +64,13 @@ export function settlementOf(
 ): string {
   const limits = windows.map(({ of }) => of);
   const settlement: StoredSettlement = {
-    ...{ delta, hour, isRecorded, fields: windowFields(limits), limits: storedLimits(limits, nowMs) },
+    ...{
+      delta,
+      hour,
+      isRecorded,
+      fields: windowFields(limits.map(({ window }) => window)),
+      limits: storedLimits(limits, nowMs),
+    },
     places: windows.map(({ placeMs }) => placeMs),
   };
   return JSON.stringify(settlement);

@@ -3,12 +3,13 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { placeOf, WINDOW_MS } from '../../../src/engine/counting.ts';
 import type { BanRule } from '../../../src/model/plan.ts';
 import { WINDOWS } from '../../../src/model/values.ts';
-import { DECIDE_LUA, Numbers, windowFields } from '../../../src/stores/redis/decision-call.ts';
+import { DECIDE_LUA, Numbers } from '../../../src/stores/redis/decision-call.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { IN_FLIGHT } from '../../../src/stores/redis/ledger.ts';
 import type { StoredRule } from '../../../src/stores/redis/shell/decision-script.ts';
 import type { StoredUsage } from '../../../src/stores/redis/shell/reconcile-script.ts';
 import type { StoredBudget } from '../../../src/stores/redis/shell/stored-account.ts';
+import { windowFields } from '../../../src/stores/redis/shell/window-fields.ts';
 import { RECONCILE } from '../../../src/stores/redis/usage-reconciler.ts';
 import { type ExecutedDecision, RedisModel } from '../../../tools/chaos/simulated/redis-model.ts';
 import { accountIn, additionIn, decisionParts } from '../../../tools/chaos/simulated/script-arguments.ts';
@@ -66,7 +67,7 @@ const budgetOf = (
   more: { inFlight?: number; unit?: string } = {},
 ): StoredBudget => ({
   ...{ name, limits, ...more },
-  fields: windowFields(limits),
+  fields: windowFields(limits.map(({ window }) => window)),
 });
 
 /** A rule with these budgets behind the own one. Each may bound the requests in flight; the last may count a unit. */

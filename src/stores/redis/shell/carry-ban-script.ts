@@ -7,18 +7,18 @@ import { nowMs } from './script-time.ts';
 import { saveAccount } from './stored-account.ts';
 
 /*
- * Gives a ban of one account to another. The two may be in different slots of a cluster, so the ban is read first, and this script writes
- * it.
+ * Copies a ban of one account to another. The two may be in different slots of a cluster, so the gateway reads the ban first, and this
+ * script writes it.
  *
  * KEYS[1] the hash of the account that gets the ban
  * ARGV[1] a `CarriedBan` as JSON
- * reply   1 if the ban was written, 0 if it has ended, or the account has one that ends later, or holds foreign values
+ * reply   1 if the script has written the ban; 0 if the ban has ended, or the account has one that ends later or holds foreign values
  */
 
 /** A ban as the gateway sends it. */
 export interface CarriedBan {
   readonly ban: Ban;
-  /** How long the other account is kept, milliseconds: as long as its ban is remembered. */
+  /** How long the store keeps the other account, milliseconds: as long as it remembers the ban there. */
   readonly keptMs: number;
 }
 

@@ -3,18 +3,26 @@ import type { Ban } from '../../../model/account.ts';
 import type { WindowName } from '../../../model/values.ts';
 
 /*
- * What a decision replies about one consumer, behind how many numbers that are: admitted; for each window of each account used
- * and end, or for a sliding one how many counts it has and, if any, the beginning of slice 0, the number of the first slice and
- * the counts; for each account with a bound how many requests are in flight.
+ * Writes a decision as numbers. The first says how many follow for this consumer:
  *
- * Then only if there are strikes, a ban or top-ups, or no room in flight, or if units are lent: bannedFrom, 1 if this call imposed
- * a ban (else 0), 1 if too many were in flight (else 0), for how long the requests that were not admitted may wait for units that
- * others return (0: they are refused), 1 if others may return units, how many units this call has lent, and for how long; for each
- * account strikes, their end, ban number, its end, its window + 10 times its budget (0 the own one); and for each top-up in force
- * its window + 10 times its account, its amount and its end.
+ *   admitted
+ *   for each window of each account: used, end; of a sliding window: how many counts it has and, if any, the beginning of slice 0, the
+ *     number of the first slice, the counts
+ *   for each account with a bound: the requests in flight
+ *
+ * The rest follows only if an account has strikes, a ban or top-ups, if the requests in flight refuse some, or if leases matter:
+ *
+ *   bannedFrom
+ *   1 if this decision imposed the ban, else 0
+ *   1 if the requests in flight alone refuse the others, else 0
+ *   how long the requests that it did not admit may wait for units that other gateways return; 0: it has refused them
+ *   1 if other gateways may return units, else 0
+ *   how many units it has lent, and for how long
+ *   for each account: strikes, their end; the number of the ban, its end, its window + 10 times the index of its budget (0: the own one)
+ *   for each top-up in force: its window + 10 times the index of its account, its amount, its end
  */
 
-/** As WINDOWS of the model, from 1. */
+/** The place of each window in WINDOWS of the model, from 1. */
 const NUMBERS: Readonly<Record<WindowName, number>> = { second: 1, minute: 2, hour: 3, day: 4, week: 5, month: 6 };
 
 export function putAccounts(reply: number[], decision: Decision, rule: Rule): void {

@@ -21,37 +21,36 @@ import { FOREIGN, includeNow, loadAccount, type StoredBudget, saveAccount } from
  * Decides requests of many consumers in one call.
  *
  * A consumer has an account for each budget that its requests charge: its own, and those of its customer and of groups of
- * routes. A request is counted in all of them or in none.
+ * routes. The store counts a request in all of them or in none.
  *
  * KEYS  for each consumer the hashes of its accounts in the order of the budgets, its own first; behind them its history, if the
  *       rule asks for it, and that of its customer, and the same for each unit of the rule
  * ARGV  ARGV[1] as JSON a list of numbers: runs of consumers, in the order of KEYS, each as: rule, n, cost, number of consumers;
- *       under a rule that bounds requests in flight the run is of one consumer, and how many this process has in flight in each
- *       of its accounts before this call follows (-1 where the store is asked how many all have). Behind that, under a rule with
- *       budgets in units of their own, what each request takes of each unit. Rule 2 is ARGV[2].
- *       A number of consumers of 0 means one, with what its gateway says about leases, directly behind the 0: how many units it
- *       would like to borrow, under which id; 1 if nothing waits for units that may be returned (else 0); the id of a lease
- *       that it returns (0 for none), how many units of it are unused, and if any are, where each window of each account
- *       counted them (`placeOf`).
- *       The other arguments are rules as JSON (`StoredRule`). Behind them, if a history is kept, the gateway's clock as in
- *       history.lua.
- * reply numbers in one list as MessagePack: now; then for each consumer how many numbers follow for it (0: a hash holds foreign
- *       values), and these: admitted, and what decision-reply.ts describes. At the end, if nothing was recorded in a history because its
- *       key holds something else, which of KEYS that is.
- *       Now alone: nothing was decided, because the instants of a calendar window do not include now.
+ *       rule 2 is ARGV[2]. Under a rule that bounds requests in flight a run is of one consumer, and the number of requests that
+ *       this process has in flight in each of its accounts before this call follows (-1: the gateway asks how many all have).
+ *       Behind that, under a rule with budgets in units of their own, follows what each request takes of each unit.
+ *       A number of consumers of 0 means one whose gateway says something about leases. Directly behind the 0 follow: how many
+ *       units it would like to borrow, under which id, and for how long it can use them; 1 if the decision must be final (else 0);
+ *       the id of a lease that it returns (0 for none), how many units of it are unused, and if any are, where each window of
+ *       each account counted them (`placeOf`).
+ *       The other arguments are rules as JSON (`StoredRule`). Behind them, if the rule keeps a history, stands the gateway's clock
+ *       as in history.lua.
+ * reply numbers in one list as MessagePack: now; then for each consumer what decision-reply.ts describes, or 0 if a hash holds foreign
+ *       values. At the end, if the script could not record in a history because its key holds something else, which of KEYS that is.
+ *       Now alone: the script decided nothing, because the instants of a calendar window do not include now.
  */
 
 /** A rule as the gateway sends it. */
 export interface StoredRule extends Rule {
   readonly budgets: readonly StoredBudget[];
-  /** How many histories are kept: none, that of the consumer, or also that of its customer. */
+  /** How many histories the script writes: 0; 1, that of the consumer; or 2, also that of its customer. */
   readonly histories: number;
-  /** Requests that were not admitted are recorded as well. */
+  /** Set if the histories also get the requests that the decision did not admit. */
   readonly recordsAll?: boolean;
   readonly units: readonly string[];
 }
 
-/** What is asked about each consumer of a run. */
+/** What the gateway asks about each consumer of a run. */
 interface Run {
   readonly rule: StoredRule;
   readonly n: number;
@@ -81,7 +80,7 @@ function decideOne(run: Run, at: number, reply: number[]): ErrorReply | undefine
   const details = run.details?.inFlight === undefined ? run.details : withBegun(run.details, at);
   const decision = decide(before, rule, nowMs, cost, n, details);
   if (n > 0 || decision.tookBack !== undefined) {
-    // The first write of the script: if the store refuses writes, nothing has been done for this consumer.
+    // The first write of the script: if the store refuses writes, the script has done nothing for this consumer.
     for (let i = 0; i < budgets.length; i++) {
       const key = KEYS[at + i]!;
       const budget = budgets[i]!;
@@ -109,7 +108,7 @@ function withBegun({ amounts, terms, inFlight }: Details, at: number): Details {
   return { inFlight: all, amounts, terms };
 }
 
-/** Records in the histories, whose names begin at `first`. @returns an error of the store */
+/** Records the decision in the histories, whose names begin at `first`. @returns an error of the store */
 function record({ rule, n, cost, details }: Run, decision: Decision, first: number): ErrorReply | undefined {
   const { histories, units } = rule;
   const back = decision.tookBack;
@@ -138,7 +137,7 @@ function record({ rule, n, cost, details }: Run, decision: Decision, first: numb
   return undefined;
 }
 
-/** Reads what few requests bring, behind the four numbers of its run. @returns where the next run begins */
+/** Reads the numbers that only some runs have behind their first four. @returns where the next run begins */
 function readDetails(
   details: Draft<Details>,
   runs: readonly number[],
@@ -195,7 +194,7 @@ export function main(): string | ErrorReply {
   }
   const reply = [nowMs];
   const text = ARGV[0]!;
-  // Most calls: 5,000 instructions less than to decode it.
+  // Most calls send this text. Not decoding it saves 5,000 instructions.
   const runs = text === '[2,1,1,1]' ? [2, 1, 1, 1] : cjson.decode<number[]>(text);
   let at = 0;
   let i = 0;

@@ -21,7 +21,7 @@ export function main(): 0 | 'WRONGTYPE' | ErrorReply {
   const before = ticketsIn(text);
   const tickets = reported(before, ARGV[0]!, tonumber(ARGV[1]!)!, nowMs);
   if (tickets.length === 0) {
-    // The hash goes with its last field.
+    // Redis removes the hash with its last field.
     redis.call('HDEL', key, 'f');
     return 0;
   }

@@ -10,9 +10,9 @@ import { nowMs } from './script-time.ts';
  * KEYS[1] the hash of the account
  * KEYS[2] the list of the last changes
  * ARGV[1] the id of this change
- * ARGV[2] empty; or, if the lift is repeated after a failover, the end of the ban that it lifted, so that a later ban stays
- * reply   the end of the lifted ban; or nil if no ban is in force, the hash has foreign values (which stay as they are), or
- *         a repeated lift had not been undone
+ * ARGV[2] empty; or, if a gateway repeats the lift after a failover, the end of the ban that it lifted, so that a later ban stays
+ * reply   the end of the lifted ban; or nil if no ban is in force, the hash has foreign values (which stay as they are), or no
+ *         failover has undone the lift that a gateway repeats
  */
 
 /** The script. */

@@ -4,21 +4,21 @@ import { ARGV, KEYS, redis, string, tonumber } from './script-globals.ts';
  * Makes a change of one account once for each id.
  *
  * KEYS[1] the hash of the account
- * KEYS[2] the change that was made under this id, with its end
+ * KEYS[2] the change that the store has made under this id, with its end
  * ARGV[1] the change, in words
- * ARGV[2] empty; or, if the change is repeated after a failover, the end that it had: nothing later is changed
- * ARGV[3] how long the change is remembered, milliseconds
- * ARGV[4] what the script needs besides, as JSON
- * reply   a word, then numbers. 'repeated' and the end of the change that was made under this id; 'reused' if that was another one;
- *         'foreign' if the hash holds values that no gateway has written; else what the script says
+ * ARGV[2] empty; or, if a gateway repeats the change after a failover, the end that it had: the script changes nothing that ends later
+ * ARGV[3] how long the store remembers the change, milliseconds
+ * ARGV[4] what else the script needs, as JSON
+ * reply   a word, then numbers. 'repeated' and the end of the change if the store has made it under this id before; 'reused' if it has
+ *         made another one; 'foreign' if the hash holds values that no gateway has written; else what the script says
  */
 
 export type OnceReply = (string | number)[];
 
-/** The end that a change had which is repeated after a failover, Unix milliseconds; undefined if it is made for the first time. */
+/** The end that the change had, if a gateway repeats it after a failover, Unix milliseconds; else undefined. */
 export const lastEndMs: number | undefined = tonumber(ARGV[1]!);
 
-/** The reply if a change was made under this id; else undefined. */
+/** The reply if the store has made a change under this id before; else undefined. */
 export function madeBefore(): OnceReply | undefined {
   const made = redis.call<string | false>('GET', KEYS[1]!);
   if (made === false) return undefined;

@@ -6,19 +6,19 @@ import { redis, string, struct, table, tonumber, unpack } from './script-globals
 import { MOST, wholeIn } from './whole-number.ts';
 
 /*
- * What few accounts have, so that most calls do not make these functions:
+ * The fields that few accounts have. Most calls make none of these functions.
  *   s m h d k n   the counts of slices, packed: a byte 128 + slices per length; a byte with the number of the first slice
  *                 (0 to 30) + 32 * (bytes per count - 1); then the counts, the oldest first
  *   x X           strikes, their end
- *   b B w W       ban number, its end, its window, and the budget of that if it is not the account's own
+ *   b B w W       ban number, its end, its window, and the budget of that window if it is not the account's own
  *   t             top-ups, three numbers each: window, amount, end
  *   T             the same one by one, for operators (top-up-fields.ts); decisions do not read it
- *   l             what gateways have borrowed, three numbers each: id, units, end
+ *   l             leases, three numbers each: id, units, end
  *   f             requests in flight, three words for each process: its name, how many it has, until when that holds
  */
 
 const WINDOWS: WindowName[] = ['second', 'minute', 'hour', 'day', 'week', 'month'];
-/** Of windows that may slide. */
+/** The lengths of the windows that may slide. */
 const SLIDING_MS: Readonly<Partial<Record<WindowName, number>>> = {
   second: 1_000,
   minute: 60_000,
@@ -26,10 +26,10 @@ const SLIDING_MS: Readonly<Partial<Record<WindowName, number>>> = {
   day: 86_400_000,
   week: 604_800_000,
 };
-/** Slices per length, as in plans.yaml. One more is kept: the oldest leaves when the next one has ended. */
+/** Slices per length, as in plans.yaml. A count has one more: the oldest leaves when the next one has ended. */
 const MAX_SLICES = 30;
 const MAX_LEASES = 64;
-/** How long after its end the return of a lease is accepted. */
+/** How long after its end the engine takes a lease back (`KNOWN_FOR_MS` of engine/leasing.ts). */
 const KNOWN_FOR_MS = 2_000;
 
 /** Undefined if the value is foreign. */
@@ -61,7 +61,7 @@ export function slicesText({ per, first, counts }: SliceCounts): string {
   return head + struct.pack(`>${string.rep(`I${width}`, counts.length)}`, unpack(counts));
 }
 
-/** Reads strikes, ban, top-ups and leases, whose values begin at `at`. @returns false if they are foreign */
+/** Reads strikes, ban, top-ups and leases, whose values begin at `at`. @returns false if one is foreign */
 export function readRare(account: Draft<AccountState>, key: string, values: (string | false)[], at: number): boolean {
   const numbers: number[] = [];
   for (let i = 0; i < 5; i++) {
@@ -77,7 +77,7 @@ export function readRare(account: Draft<AccountState>, key: string, values: (str
   if (number > 0) {
     const untilMs = numbers[3]!;
     const window = WINDOWS[windowNumber - 1]!;
-    // Asked for by itself, because nearly no account has a ban.
+    // A call of its own, because nearly no account has a ban.
     const budget = redis.call<string | false>('HGET', key, 'W');
     account.ban = budget === false || budget === '' ? { number, untilMs, window } : { number, untilMs, window, budget };
   }
@@ -109,7 +109,7 @@ function readTopUps(account: Draft<AccountState>, text: string): boolean {
   return true;
 }
 
-/** None, if the text is foreign. */
+/** Reads the leases; none if the text is foreign. */
 function readLeases(account: Draft<AccountState>, text: string): void {
   if (text.length > 64 * MAX_LEASES) return;
   const numbers: number[] = [];
@@ -125,7 +125,7 @@ function readLeases(account: Draft<AccountState>, text: string): void {
   if (leases.length > 0) account.leases = leases;
 }
 
-/** Undefined if there are none. */
+/** Reads the tickets, without those that are foreign; undefined if there are none. */
 export function ticketsIn(text: string | false): readonly Ticket[] | undefined {
   const tickets: Ticket[] = [];
   if (text === false) return undefined;
@@ -140,7 +140,7 @@ export function ticketsIn(text: string | false): readonly Ticket[] | undefined {
   return tickets.length === 0 ? undefined : tickets;
 }
 
-/** Appends what has changed of these to `changes`. @returns until when leases and tickets among them count, Unix milliseconds */
+/** Appends the changed fields to `changes`. @returns when the last of the changed leases and tickets ends for the store, Unix milliseconds */
 export function writeRare(changes: (string | number)[], before: AccountState, after: AccountState): number {
   let lastMs = 0;
   const { strikes, ban, leases, tickets } = after;
@@ -160,7 +160,7 @@ export function writeRare(changes: (string | number)[], before: AccountState, af
     const words: string[] = [];
     for (const { id, units, endsAtMs } of leases ?? []) {
       words.push(string.format('%d %d %d', id, units, endsAtMs));
-      // What returns must find the lease, also if its windows have ended.
+      // A gateway that returns the lease must find it, even if its windows have ended.
       lastMs = Math.max(lastMs, endsAtMs + KNOWN_FOR_MS);
     }
     put(changes, 'l', table.concat(words, ' '));

@@ -6,10 +6,10 @@ import { windowsIn } from './stored-account.ts';
 import { unlimited, WINDOWS, windowFields } from './window-fields.ts';
 
 /*
- * Reads the bans of accounts, and whether all else of each can be read.
+ * Reads the bans of accounts, and finds out whether decisions can read all else of each.
  *
  * KEYS  the hashes of the accounts
- * reply for each 1 if decisions can read the whole account (else 0), and behind that its ban, if one can be read: number, end, window, and
+ * reply for each 1 if decisions can read the whole account (else 0), and behind that its ban, if the script can read one: number, end, window, and
  *       the name of the budget (empty: the account's own)
  */
 

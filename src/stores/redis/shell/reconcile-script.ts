@@ -23,7 +23,7 @@ import { unlimited, windowFields } from './window-fields.ts';
  * KEYS[1] the hash of the account
  * KEYS[2] its history
  * ARGV    a `StoredUsage` as JSON; the gateway's clock as in history.lua
- * reply   for each window 1 if the cost was added, 0 if the window has ended; or a string if the hash has foreign values
+ * reply   for each window 1 if the script has added the cost, 0 if the window has ended; or a string if the hash has foreign values
  */
 
 const HOUR_MS = 3_600_000;
@@ -57,7 +57,7 @@ export function main(): (0 | 1)[] | string | ErrorReply {
     if (count !== undefined && nowMs < count.endsAtMs && count.used > MOST - spent) return 'FOREIGN';
   }
   const { windows, added } = reconciled(before, late, nowMs, shiftMs);
-  // The first write: if the store refuses writes, nothing has been done.
+  // The first write: if the store refuses writes, the script has done nothing.
   const error = saveAccount(key, { fields, limits }, { windows: before }, { windows }, undefined, nowMs);
   if (error !== undefined) return error;
   for (const [hour, cost] of hours) {

@@ -10,16 +10,16 @@ import { saveAccount, windowsIn } from './stored-account.ts';
 import { unlimited, WINDOWS, windowFields } from './window-fields.ts';
 
 /*
- * Sets what was counted in some windows to nothing, and clears the strikes: once (once.ts).
+ * Sets the counts of some windows to 0, and clears the strikes: once (once.ts).
  *
- * What it cannot read, because another program has written it, is removed and counts as nothing: any window, strikes, top-ups and a
- * ban. If the name holds no hash at all, it is removed.
+ * It removes windows, strikes, top-ups and a ban that it cannot read because another program has written them, and the whole value if
+ * that is no hash.
  *
  * ARGV[4] a list of windows
- * reply   'made', the end of the last count that was taken away, the strikes, and for each window what had been counted; 'lent' and
- *         for how long, if gateways may still use or return units: then nothing was reset, and nothing is lent for a moment
+ * reply   'made', the end of the last removed count, the strikes, and the count of each window before; 'lent' and for how long, if
+ *         gateways may still use or return units: then the script has reset nothing, and the store lends nothing for a moment
  *
- * If it is repeated after a failover, a fixed or calendar window that ends later than those that were reset stays, and so
+ * If a gateway repeats a reset after a failover, a fixed or calendar window stays that ends later than those of the first time, and so
  * does a slice that leaves later.
  */
 
@@ -47,7 +47,7 @@ export function main(): OnceReply | ErrorReply {
   }
   const names = cjson.decode<WindowName[]>(ARGV[3]!);
   const { used, strikes, endsAtMs, state } = resetUsage(before, names, nowMs, lastEndMs);
-  // What is returned of a lease later was counted before this reset.
+  // A gateway may still return units of a lease: the store counted them before the reset, which removes them.
   redis.call('HDEL', key, 'x', 'X', 'l', unpack(unreadable));
   const { windows } = before;
   const error = saveAccount(
@@ -69,7 +69,7 @@ function read(key: string): Values {
   return redis.pcall('HMGET', key, 'x', 'X', 'b', 'B', 'w', 't', 'l', unpack(FIELDS));
 }
 
-/** What can be read of an account. Names in `unreadable` the fields of all else. */
+/** Reads an account as far as possible. Adds the fields that it cannot read to `unreadable`. */
 function readableOf(key: string, values: Values, unreadable: string[]): AccountState {
   const windows: Draft<WindowCounts> = {};
   const account: Draft<AccountState> = { windows };
@@ -94,7 +94,7 @@ function readableOf(key: string, values: Values, unreadable: string[]): AccountS
 
 type Field = Values[number];
 
-/** Calls back what is lent. @param leases left out: that was done a moment ago @returns an error of the store */
+/** Recalls what the store has lent. @param leases with the recall; undefined if one is in force @returns an error of the store */
 function callBack(key: string, leases: readonly Lease[] | undefined): ErrorReply | undefined {
   if (leases === undefined) return undefined;
   const error = saveAccount(

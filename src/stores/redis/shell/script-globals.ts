@@ -1,9 +1,9 @@
 /*
- * What Lua and Redis give to a script, and history.lua, which precedes it. Nothing of this exists in Node.js: the build of
- * engine.lua (tools/engine-lua) makes plain names of it.
+ * The names that a script gets from Lua, from Redis, and from history.lua, which precedes it. None of them exists in Node.js: the
+ * build of engine.lua (tools/engine-lua) leaves them as they are.
  *
- * Lua differs from TypeScript in this: 0 and '' are true, an index into `any` is not moved by one, and Redis gives `false` for
- * a value that does not exist.
+ * Lua differs from TypeScript in this: 0 and '' are true, the build moves no index into `any` by one, and Redis replies `false` for a
+ * value that does not exist.
  */
 
 /** An error of Redis, as `pcall` gives it and as a script replies it. */
@@ -26,20 +26,20 @@ export declare const redis: {
 
 export declare const cjson: { decode<T>(this: void, text: string): T };
 export declare const cmsgpack: { pack(this: void, value: unknown): string };
-/** Only the first of the values that `unpack` returns: each call reads one. */
+/** `unpack` returns further values, which TypeScript does not see: each call reads one. */
 export declare const struct: {
   pack(this: void, format: string, ...numbers: number[]): string;
   unpack(this: void, format: string, text: string, at: number): number;
 };
 
-/** Places count from 1. */
+/** The first byte has the place 1. */
 export declare const string: {
   byte(this: void, text: string, at: number): number;
   char(this: void, ...bytes: number[]): string;
   find(this: void, text: string, part: string, from: number, isPlain: true): number | undefined;
   format(this: void, format: string, ...values: Argument[]): string;
   gmatch(this: void, text: string, pattern: string): () => string | undefined;
-  /** For patterns with one part in parentheses. */
+  /** The part of the text that the parentheses of the pattern take; undefined without a match. */
   match(this: void, text: string, pattern: string): string | undefined;
   rep(this: void, text: string, times: number): string;
 };
@@ -49,23 +49,23 @@ export declare const table: { concat(this: void, parts: string[], between: strin
 /** Undefined if the text is no number. */
 export declare function tonumber(text: string | number): number | undefined;
 
-/** The elements of an array as arguments: as the last ones of a call. */
+/** Passes the elements of an array as the last arguments of a call. */
 export declare function unpack(list: readonly Argument[]): never;
 
-/** Functions of history.lua, as the next one. They return an error of the store, or nothing. */
+/** As the next one, a function of history.lua, which returns an error of the store, or nothing. */
 export declare function history(): {
   broughtLate(this: void, key: string, hour: number, cost: number, present: number): ErrorReply | undefined;
 };
 export declare function recordAdmitted(key: string, hour: number, cost: number): ErrorReply | undefined;
 /** @returns how many arguments there are besides the clock of the gateway */
 export declare function readGatewayClock(storeSeconds: number): number;
-/** The last history in which nothing was recorded, because its key holds something else. */
+/** The last history in which the script could not record, because its key holds something else. */
 export declare const unrecorded: string | undefined;
 
-/** Of NOTED_LUA (record-writes.ts): notes the id of a change of KEYS[1] in KEYS[2]. */
+/** Notes the id of a change of KEYS[1] in KEYS[2] (NOTED_LUA of record-writes.ts). */
 export declare function note(change: string): void;
-/** Whether the id of a change is noted. */
+/** Whether KEYS[2] has the id of a change. */
 export declare function noted(change: string): boolean;
 
-/** The channel on which scripts call back what is lent. */
+/** The channel on which scripts recall what the store has lent. */
 export declare const RECALLS: string;

@@ -17,25 +17,26 @@ import { includeNow, saveAccount, windowsIn } from './stored-account.ts';
 import { MOST } from './whole-number.ts';
 
 /*
- * Settles what one request has charged in a unit of its own: gives back what it did not use, or adds what it used besides.
+ * Settles a request in one account of a unit: gives back what it did not use of its reserve, or adds what it used beyond it.
  *
  * KEYS[1] the hash of the account
  * KEYS[2] the history of the unit, and further ones behind it; then, if `isRecorded`, the history of requests behind the account and
- *         behind each of the others (`historyBehind`). Where that is gone, the key or customer was deleted, and nothing is settled
+ *         behind each of the others (`historyBehind`). Where that is gone, an operator has deleted the key or customer, and the script settles
+ *         nothing
  * ARGV    a `StoredSettlement` as JSON; the gateway's clock as in history.lua
- * reply   0; or a string if the hash has foreign values, or the instants of a calendar window do not include now: then nothing
- *         was done
+ * reply   0; or a string if the hash has foreign values, or the instants of a calendar window do not include now: then the script has
+ *         done nothing
  */
 
 /** A settlement as the gateway sends it. */
 export interface StoredSettlement {
-  /** What to add; negative to give back. */
+  /** The units to add; negative to give back. */
   readonly delta: number;
-  /** The hour since 1970 in which the request was counted. */
+  /** The hour since 1970 in which the store counted the request. */
   readonly hour: number;
-  /** The request certainly is in the histories. */
+  /** True if the store has certainly recorded the request in the histories. */
   readonly isRecorded: boolean;
-  /** Two for each limit. */
+  /** The fields of the hash: two for each limit. */
   readonly fields: readonly string[];
   readonly limits: readonly Limit[];
   /** Where each limit counted the request (`placeOf`). */

@@ -5,20 +5,20 @@ import { type ErrorReply, redis, string, tonumber, unpack, type Values } from '.
 import { MOST, wholeIn } from './whole-number.ts';
 
 /*
- * The account of one consumer as a hash, with short names because there may be a million hashes. Times are Unix milliseconds.
- *   s m h d k n   what was counted in the window (second, minute, hour, day, week, month): a number, or the counts of slices
+ * Reads and writes an account as a hash. Its fields have short names because there may be a million hashes. Times are Unix milliseconds.
+ *   s m h d k n   the count of the window (second, minute, hour, day, week, month): a number, or the counts of slices
  *                 (rare-fields.ts)
  *   S M H D K N   the end of the window; of a sliding one the beginning of slice 0
- *   and what few accounts have (rare-fields.ts)
+ *   and the fields that few accounts have (rare-fields.ts)
  */
 
 /** A budget as the gateway sends it. */
 export interface StoredBudget extends RuleBudget {
-  /** The fields of its hash that most accounts have: two for each limit. */
+  /** The fields of its windows in the hash: two for each limit. */
   readonly fields: readonly string[];
 }
 
-/** What few accounts have (rare-fields.ts): strikes, bans, top-ups, leases and requests in flight. */
+/** Strikes, bans, top-ups, leases and requests in flight, which few accounts have (rare-fields.ts). */
 const RARE_FIELDS = ['x', 'X', 'b', 'B', 'w', 't', 'l', 'f'];
 
 /** The account has values that no gateway has written. */
@@ -40,7 +40,7 @@ export function loadAccount(
   const windows = windowsIn(values, limits);
   if (windows === undefined) return FOREIGN;
   const account: Draft<AccountState> = { windows };
-  // HLEN and fewer fields take 10,000 instructions less than to read the rare ones each time.
+  // HLEN and fewer fields take 10,000 instructions less than reading the rare ones each time.
   let known = 0;
   for (const value of values) if (value !== false) known += 1;
   if (redis.pcall<number | ErrorReply>('HLEN', key) !== known) {
@@ -58,7 +58,7 @@ function fault(err: string): typeof FOREIGN | ErrorReply {
   return string.find(err, 'WRONGTYPE', 1, true) === undefined ? { err } : FOREIGN;
 }
 
-/** What was counted, in the first two of `values` for each limit. Undefined if some is foreign. */
+/** Reads the counts, of which `values` has two for each limit. @returns undefined if one is foreign */
 export function windowsIn(values: Values, limits: readonly Limit[]): WindowCounts | undefined {
   const windows: Draft<WindowCounts> = {};
   let at = 0;
@@ -84,7 +84,7 @@ export function windowsIn(values: Values, limits: readonly Limit[]): WindowCount
   return windows;
 }
 
-/** Writes what has changed of an account. @returns an error of the store */
+/** Writes the parts of an account that have changed. @returns an error of the store */
 export function saveAccount(
   key: string,
   { fields, limits }: Pick<StoredBudget, 'fields' | 'limits'>,
@@ -110,7 +110,7 @@ export function saveAccount(
       changes[size] = fields[at]!;
       changes[size + 1] = slices === undefined ? (is === undefined ? 0 : is.used) : slicesText(slices);
       size += 2;
-      // Nearly always the end is what it was.
+      // Nearly always the end has not changed.
       if (was === undefined || slices !== undefined || was.slices !== undefined || was.endsAtMs !== endsAtMs) {
         changes[size] = fields[at + 1]!;
         changes[size + 1] = slices === undefined ? endsAtMs : slices.startsAtMs;
@@ -136,7 +136,7 @@ export function saveAccount(
     const { strikes, ban } = after;
     if (strikes !== undefined) lastMs = Math.max(lastMs, strikes.endsAtMs);
     if (ban !== undefined) lastMs = Math.max(lastMs, ban.untilMs + (bans === undefined ? 0 : bans.forgetMs));
-    // Only lengthened: PTTL counts from a later moment than the clock of the call, so what is added to it drifts.
+    // Never shortens the life of the hash. PEXPIREAT, because PTTL counts from a later moment than the clock of the script.
     if (lastMs > nowMs + redis.call<number>('PTTL', key)) redis.call('PEXPIREAT', key, lastMs);
   }
   return undefined;

@@ -9,12 +9,12 @@ import { wholeIn } from './whole-number.ts';
 import { WINDOWS, windowFields } from './window-fields.ts';
 
 /*
- * The top-ups of an account. Decisions read the field `t` alone: for each window what is added to it in total, and until when. The
- * field `T` has the top-ups one by one (`TopUpNote`), seven words each: id, window, amount, end, 1 if an operator named the end
- * (else 0), when it was made, and `=` with the reason, percent-encoded, which stays so here. Early versions neither read nor write `T`.
+ * Reads and writes the top-ups of an account. Decisions read the field `t` alone: for each window the sum of its top-ups, and their end. The
+ * field `T` has the top-ups one by one (`TopUpNote`), seven words each: id, window, amount, end, 1 if an operator named the end (else
+ * 0), when an operator made it, and `=` with the reason, percent-encoded, which stays so here. Early versions neither read nor write `T`.
  */
 
-/** An account as far as top-ups of the windows of `limits` need it. */
+/** Reads the parts of an account that top-ups of the windows of `limits` need. */
 export function loadToppedUp(key: string, limits: readonly Limit[]): AccountState | typeof FOREIGN | ErrorReply {
   const fields = windowFields(windowsOf(limits));
   fields.push('t');
@@ -32,7 +32,7 @@ export function loadToppedUp(key: string, limits: readonly Limit[]): AccountStat
   return account;
 }
 
-/** Writes top-ups, and what has changed in the windows of `limits`. @returns an error of the store */
+/** Writes the top-ups, and the changed windows of `limits`. @returns an error of the store */
 export function saveToppedUp(
   key: string,
   limits: readonly Limit[],
@@ -61,7 +61,7 @@ export function saveToppedUp(
   return undefined;
 }
 
-/** What does not look like a top-up is left out. */
+/** Leaves out what does not look like a top-up. */
 function notesIn(text: string): TopUpNote[] {
   const words: string[] = [];
   const next = string.gmatch(text, '%S+');

@@ -10,9 +10,9 @@ import { loadToppedUp, saveToppedUp } from './top-up-fields.ts';
  * Adds to the limit of one window until that window ends, or until the operator's own end: once (once.ts).
  *
  * ARGV[4] a `StoredTopUp`
- * reply   'made', the end of this top-up, what is added to the window in total, and until when; 'outside' and now, if the instants of
- *         a calendar window do not include now; 'too_much' and what was added before; 'past' if its own end has passed; 'other_end',
- *         with what is in force and until when, if that ends at another time
+ * reply   'made', the end of this top-up, the sum of the top-ups of the window, and the end of that; 'outside' and now, if the instants of
+ *         a calendar window do not include now; 'too_much' and the sum before; 'past' if its own end has passed; 'other_end', the sum in
+ *         force and its end, if that is another one
  */
 
 /** A top-up as the gateway sends it. */

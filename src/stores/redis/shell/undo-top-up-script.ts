@@ -8,16 +8,16 @@ import { FOREIGN } from './stored-account.ts';
 import { loadToppedUp, saveToppedUp } from './top-up-fields.ts';
 
 /*
- * Takes back what was added to the limit of one window: once (once.ts).
+ * Undoes top-ups of one window: once (once.ts).
  *
  * ARGV[4] a `StoredUndo`
- * reply   'made', the end of what was taken back, how much that was, and how much stays; 'none' if no such top-up is in force
+ * reply   'made', the end of the undone top-ups, their sum, and the sum of those that stay; 'none' if no such top-up is in force
  */
 
 /** The undoing of a top-up as the gateway sends it. */
 export interface StoredUndo {
   readonly window: WindowName;
-  /** That of the top-up; left out: all that are in force. */
+  /** The id of the top-up; left out: all that are in force. */
   readonly id?: string | undefined;
 }
 

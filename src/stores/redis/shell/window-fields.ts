@@ -2,9 +2,9 @@ import { WINDOW_MS } from '../../../engine/counting.ts';
 import type { Limit } from '../../../engine/types.ts';
 import type { WindowName } from '../../../model/values.ts';
 
-/* Of all windows that an account may have, for changes that no plan limits. */
+/* The fields of all windows that an account may have. Changes of operators need them, because no rule comes with these. */
 
-/** As WINDOWS of the model. Stored texts number them from 1. */
+/** WINDOWS of the model. Stored texts number them from 1. */
 export const WINDOWS: readonly WindowName[] = ['second', 'minute', 'hour', 'day', 'week', 'month'];
 
 const FIELDS: Readonly<Record<WindowName, readonly [string, string]>> = {
@@ -16,7 +16,7 @@ const FIELDS: Readonly<Record<WindowName, readonly [string, string]>> = {
   month: ['n', 'N'],
 };
 
-/** The fields of some windows: two for each, what was counted and its end (stored-account.ts). */
+/** The fields of some windows: two for each, its count and its end (stored-account.ts). */
 export function windowFields(windows: readonly WindowName[]): string[] {
   const fields: string[] = [];
   for (const window of windows) {
@@ -26,7 +26,7 @@ export function windowFields(windows: readonly WindowName[]): string[] {
   return fields;
 }
 
-/** Windows without a limit, of fixed kind. */
+/** Limits of 0 for these windows, as fixed ones: enough to read and write their counts. */
 export function unlimited(windows: readonly WindowName[]): Limit[] {
   const limits: Limit[] = [];
   for (const window of windows) limits.push({ window, lengthMs: WINDOW_MS[window], limit: 0 });
