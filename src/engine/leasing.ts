@@ -33,7 +33,7 @@ const MAX_LONG_LEASES = 8;
 /** Fewer units, and fewer requests, are not worth a call. */
 const MIN_UNITS = 4;
 const MIN_REQUESTS = 2;
-/** A lease that a window or the hour cuts short ends at one of this many moments of its second half. */
+/** A lease that the hour or a calendar window cuts short ends at one of this many moments of its second half. */
 const ENDS = 32;
 /** How long after the end of a lease its return may be on the way, so that a request waits for it and the store does not refuse it. */
 export const RETURN_WITHIN_MS = 100;
@@ -252,7 +252,7 @@ function mayHelp(decision: Decision, budgets: readonly RuleBudget[], rule: Rule,
 function lend(decision: Draft<Decision>, budgets: readonly RuleBudget[], borrows: Borrows): void {
   const { accounts, cost, nowMs } = decision;
   let room = borrows.units * SHARE_OF_LONG;
-  let endsInMs = HOUR_MS - (nowMs % HOUR_MS);
+  let forMs = spreadEnd(HOUR_MS - (nowMs % HOUR_MS), borrows);
   let most = MAX_LONG_LEASES;
   for (let i = 0; i < accounts.length; i++) {
     const account = accounts[i]!;
@@ -263,14 +263,13 @@ function lend(decision: Draft<Decision>, budgets: readonly RuleBudget[], borrows
       const count = account.windows[limit.window];
       if (count === undefined) return;
       room = Math.min(room, limit.limit - count.used);
-      endsInMs = Math.min(endsInMs, count.endsAtMs - (count.slices === undefined ? 0 : limit.lengthMs) - nowMs);
-      if (limit.topUp !== undefined) endsInMs = Math.min(endsInMs, limit.topUp.untilMs - nowMs);
+      const leftMs = count.endsAtMs - (count.slices === undefined ? 0 : limit.lengthMs) - nowMs;
+      forMs = Math.min(forMs, limit.instants === undefined ? leftMs : spreadEnd(leftMs, borrows));
+      if (limit.topUp !== undefined) forMs = Math.min(forMs, limit.topUp.untilMs - nowMs);
     }
   }
   const isLong = most > 0 && borrows.units * SHARE_OF_LONG <= room;
-  // Leases of many accounts would end with the hour, or with one calendar window, and return in one moment.
-  if (endsInMs < borrows.forMs) endsInMs -= Math.floor((endsInMs * (borrows.id % ENDS)) / (2 * ENDS));
-  const forMs = Math.min(endsInMs, borrows.forMs, isLong ? MAX_LEASE_MS : SHORT_LEASE_MS);
+  forMs = Math.min(forMs, borrows.forMs, isLong ? MAX_LEASE_MS : SHORT_LEASE_MS);
   const units = Math.min(Math.ceil((borrows.units * forMs) / borrows.forMs), Math.floor(room / SHARE));
   if (units < Math.max(MIN_UNITS, MIN_REQUESTS * cost) || forMs < MIN_LEASE_MS) return;
   for (let i = 0; i < accounts.length; i++) {
@@ -282,6 +281,11 @@ function lend(decision: Draft<Decision>, budgets: readonly RuleBudget[], borrows
     account.leases = leases;
   }
   decision.lent = { units, forMs };
+}
+
+/** When a lease ends that must end within `leftMs`, as those of many other accounts: they must not all return in one moment. */
+function spreadEnd(leftMs: number, { id, forMs }: Borrows): number {
+  return leftMs < forMs ? leftMs - Math.floor((leftMs * (id % ENDS)) / (2 * ENDS)) : leftMs;
 }
 
 /** Whether a recall is in force. */

@@ -753,7 +753,7 @@ rare_files.refusing = exports
 return exports
 elseif name == "leasing" then
 local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, SHORT_LEASE_MS = false, RETURN_WITHIN_MS = false, RECALL_FOR_MS = false, takeBack = false, decideWithLeases = false, waitToMove = false}
-local knownLeases, unreturnedUnits, giveBack, movesCounts, mayHelp, lend, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, ENDS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
+local knownLeases, unreturnedUnits, giveBack, movesCounts, mayHelp, lend, spreadEnd, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, ENDS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
 function knownLeases(account, nowMs)
   local known = {}
   if account.leases == nil then
@@ -885,7 +885,7 @@ function lend(decision, budgets, borrows)
   local cost = ____decision_16.cost
   local nowMs = ____decision_16.nowMs
   local room = borrows.units * SHARE_OF_LONG
-  local endsInMs = HOUR_MS - nowMs % HOUR_MS
+  local forMs = spreadEnd(HOUR_MS - nowMs % HOUR_MS, borrows)
   local most = MAX_LONG_LEASES
   do
     local i = 0
@@ -902,19 +902,20 @@ function lend(decision, budgets, borrows)
           return
         end
         room = math.min(room, limit.limit - count.used)
-        endsInMs = math.min(endsInMs, count.endsAtMs - (count.slices == nil and 0 or limit.lengthMs) - nowMs)
+        local leftMs = count.endsAtMs - (count.slices == nil and 0 or limit.lengthMs) - nowMs
+        forMs = math.min(
+          forMs,
+          limit.instants == nil and leftMs or spreadEnd(leftMs, borrows)
+        )
         if limit.topUp ~= nil then
-          endsInMs = math.min(endsInMs, limit.topUp.untilMs - nowMs)
+          forMs = math.min(forMs, limit.topUp.untilMs - nowMs)
         end
       end
       i = i + 1
     end
   end
   local isLong = most > 0 and borrows.units * SHARE_OF_LONG <= room
-  if endsInMs < borrows.forMs then
-    endsInMs = endsInMs - math.floor(endsInMs * (borrows.id % ENDS) / (2 * ENDS))
-  end
-  local forMs = math.min(endsInMs, borrows.forMs, isLong and exports.MAX_LEASE_MS or exports.SHORT_LEASE_MS)
+  forMs = math.min(forMs, borrows.forMs, isLong and exports.MAX_LEASE_MS or exports.SHORT_LEASE_MS)
   local units = math.min(
     math.ceil(borrows.units * forMs / borrows.forMs),
     math.floor(room / SHARE)
@@ -936,6 +937,13 @@ function lend(decision, budgets, borrows)
     end
   end
   decision.lent = {units = units, forMs = forMs}
+end
+function spreadEnd(leftMs, ____bindingPattern0)
+  local forMs
+  local id
+  id = ____bindingPattern0.id
+  forMs = ____bindingPattern0.forMs
+  return leftMs < forMs and leftMs - math.floor(leftMs * (id % ENDS) / (2 * ENDS)) or leftMs
 end
 function isRecalled(leases, nowMs)
   local ____all = leases for ____i = 1, #____all do local ____value = ____all[____i]
