@@ -495,7 +495,8 @@ class KnownSecrets {
   set(sha: string, known: KnownSecret): void {
     this.#entries.set(sha, known);
     const hashes = this.#hashesOfKey.get(known.keyId) ?? [];
-    if (!hashes.includes(sha)) this.#hashesOfKey.set(known.keyId, [...hashes, sha]);
+    // `[...hashes, sha]` would keep room for sixteen more.
+    if (!hashes.includes(sha)) this.#hashesOfKey.set(known.keyId, hashes.concat(sha));
     if (known.customerId === null) return;
     const ofCustomer = this.#hashesOfCustomer.get(known.customerId);
     if (ofCustomer === undefined) this.#hashesOfCustomer.set(known.customerId, new Set([sha]));
