@@ -156,3 +156,15 @@ describe('look-ups of one turn of the event loop', () => {
     await server.resume();
   });
 });
+
+test('a page of a list is one question for its records', async () => {
+  const { url } = await testRedis();
+  await redisCommand(url, 'FLUSHDB');
+  const { keys, redis } = await gatewayOn(url);
+  const made = Array.from({ length: 5 }, (_, i) => someKey({ createdAtMs: i }).key);
+  for (const key of made) await keys.create(key);
+  const calls = watchMget(redis);
+  expect(await keys.list({ limit: 3, cursor: null })).toEqual({ records: made.slice(0, 3), cursor: made[2]!.id });
+  // One record more shows whether there is another page.
+  expect(calls).toEqual([made.slice(0, 4).map(({ id }) => keyspace.apiKey(id))]);
+});
