@@ -89,7 +89,13 @@ describe('two gateways on one Redis', () => {
     await redisCommand(server.url, 'SET', `tg:key:{${key.id}}`, JSON.stringify({ ...key, revokedAtMs: Date.now() }));
     await redisCommand(server.url, 'SET', `tg:digest:${key.secrets[0]!.digest}`, key.id);
     await eventually(() => gateways.every(({ redis }) => redis.status === 'ready'), { withinMs: 5_000 });
-    await eventually(() => refusedEverywhere(secret, gateways), { withinMs: 1_000 });
+    const backAtMs = performance.now();
+    const look = () => {
+      // A look-up may still find Redis called away. The gateway repeats it when half a second has passed by its clock.
+      for (const { clock } of gateways) clock.nowMs = performance.now() - backAtMs;
+      return refusedEverywhere(secret, gateways);
+    };
+    await eventually(look, { withinMs: 1_000 });
   });
 
   test('let a key work within a second of its creation, although they had refused it before', async () => {
