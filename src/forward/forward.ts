@@ -40,14 +40,14 @@ export function forward(
   return forwarding;
 }
 
-/** What is reported of a request when it has ended. */
+/** What forwarding notes of a request, for the report of the caller. */
 interface ForwardRecord {
   /** The last target that was chosen for it; null if none was. */
   target: string | null;
   attempts: number;
   /** An attempt has failed and no other one began, because the retry budget of the upstream is used up. */
   isOverRetryBudget: boolean;
-  /** Of the response's body. */
+  /** The bytes of the response's body so far. */
   bytesOut: number;
 }
 
@@ -269,7 +269,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   onDeadline(): void {
     if (this.#wait === 'client') this.breakOff(new ClientGoneError('the client does not read'));
-    // The service is not late: the gateway has yet to process what it has sent. So it is looked at again.
+    // The service is not late: the gateway has yet to process what it has sent. So this looks at it again later.
     else if (this.#connection?.hasWaiting === true) this.deadlineAtMs = this.#upstream.deadlines.nowMs();
     // The upstream's deadline for the head starts when it has the whole request. Until then `requestTimeout` bounds the
     // client.
@@ -303,7 +303,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     if (this.#settled) return;
     const { reader } = this.#hooks;
     if (reader?.isBehind === true) {
-      // It is not the client that is waited for.
+      // Forwarding waits for the reader of the answer, and not for the client.
       this.deadlineAtMs = Number.POSITIVE_INFINITY;
       reader.whenCaughtUp(this.#drained!);
       return;

@@ -128,7 +128,7 @@ export class Metering {
   }
 
   /**
-   * The request is written to a connection to the service; again for each further attempt.
+   * Notes that the request is written to a connection to the service; called again for each further attempt.
    *
    * Attack: keys fill all connections of an upstream, and another caller pays for the milliseconds that it waits for one.
    * @param nowMs monotonic
@@ -137,7 +137,7 @@ export class Metering {
     this.#sentAtMs = nowMs;
   }
 
-  /** The answer of the service begins. */
+  /** Reads the head of the answer. */
   head(status: number, fields: FieldValues): void {
     this.#hasHead = true;
     const isRead = (charge: Charge) => charge.sources.length > 0 && !isRefunded(charge, status);
@@ -146,7 +146,7 @@ export class Metering {
     if (this.#reader?.isCompressed !== true) this.#leave();
   }
 
-  /** A piece of its body. */
+  /** Reads a piece of its body. */
   chunk(bytes: Buffer): void {
     this.#reader?.chunk(bytes);
   }

@@ -32,7 +32,7 @@ const ENDED: Readonly<Record<ProxyResult['kind'], Ended>> = {
 
 type PaymentDeps = Pick<GatewayDeps, 'admitter' | 'monotonicMs'> & {
   readonly decoders: Pick<GatewayDeps['decoders'], 'take' | 'leave' | 'start' | 'hasMany'>;
-  readonly thread: Pick<GatewayDeps['thread'], 'of' | 'spent' | 'mustWait' | 'wait'>;
+  readonly thread: Pick<GatewayDeps['thread'], 'of' | 'mustWait' | 'wait'>;
 };
 
 /**
@@ -89,7 +89,7 @@ export class Payment {
   }
 
   /**
-   * The store has taken the reserve.
+   * Notes that the store has taken the reserve.
    * @param isOver the request ended while the store was asked: its record has been reported, and it pays nothing
    */
   taken(verdict: Admitted, isOver: boolean): void {
@@ -112,19 +112,19 @@ export class Payment {
     this.#watched = Promise.resolve(this.#deps.admitter.admit(shadowIdOf(this.#caller.id), shadow, cost, 0, amounts));
   }
 
-  /** The gateway answers in place of a service. */
+  /** Notes that the gateway answers in place of a service. */
   replied(): void {
     this.#ended = 'replied';
   }
 
-  /** Forwarding has ended. */
+  /** Notes that forwarding has ended. */
   forwarded(result: ProxyResult): void {
     const isClientFault = 'fault' in result && isClientBodyError(result.fault.code);
     this.#ended = isClientFault ? 'left' : ENDED[result.kind];
   }
 
   /**
-   * The request has ended: finds what it cost and settles it. `units` and `shadow` are known then.
+   * Finds what the request, which has ended, cost, and settles it. `units` and `shadow` are known then.
    * @param status that the client got
    * @param nowMs monotonic
    * @param share of the upstream, in which the request had its place; null if it had none
@@ -161,7 +161,7 @@ export class Payment {
     });
   }
 
-  /** The store learns what the request cost. */
+  /** Tells the store what the request cost. */
   #settle(paid: PaidUnits): void {
     this.units = paid;
     if (this.#verdict !== null) this.#deps.admitter.settle(this.#caller.id, this.#verdict, paid);
@@ -194,7 +194,7 @@ export class Payment {
         const fromMs = monotonicMs();
         const readsOn = read(bytes);
         const toMs = monotonicMs();
-        thread.spent(time, toMs - fromMs, toMs);
+        time.worked(fromMs, toMs);
         return readsOn;
       },
       waitForTurn: (next) => {

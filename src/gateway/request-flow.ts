@@ -63,10 +63,10 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   readonly #record: ExchangeRecorder;
   readonly #trace: RequestTrace;
   #match: Match | null = null;
-  /** The path can be read in two ways, so it has no match. If both need a key, it is refused once the caller is known. */
+  /** The path can be read in two ways, so it has no match. If both need a key, `#scheduled` refuses the request. */
   #isAmbiguous = false;
   #caller: Caller | null = null;
-  /** To whom the thread's work for this request is charged: its caller, or its address without one. Null until that is known. */
+  /** The consumer that is charged with the thread's work for this request: its caller, or without one its address. Null until that is known. */
   #time: ConsumerTime | null = null;
   /** Milliseconds of work that is not charged yet. */
   #unchargedMs = 0;
@@ -251,7 +251,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
 
   /**
    * Attack: while others hold every place, the requests of a key beyond its limit get 503 without a strike, so that it is never banned.
-   * So what is known to be refused is decided as always.
+   * So the gateway asks the store as always about a request that it expects it to refuse.
    * @returns false if the request has been refused, because others have taken every place
    */
   #hasRoom(match: Match, caller: Caller, allowance: Allowance, cost: number): boolean {
@@ -265,8 +265,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   // Admit
 
   /**
-   * Decides about the request, or asks the store to; but first takes a place for it, and reads its body, if that says what it takes in
-   * advance.
+   * Takes a place for the request, reads its body if that says what the request takes in advance, and then asks for the decision.
    */
   #admit(caller: Caller): void {
     const head = this.#head;
@@ -283,7 +282,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   }
 
   #admitByBody(match: Match, caller: Caller, allowance: Allowance, cost: number, payment: Payment): void {
-    // A key that is refused anyway gets no body read.
+    // The gateway reads no body of a request that it refuses anyway.
     const refusal = this.#deps.admitter.refusal(caller.id, allowance, cost, payment.least);
     if (refusal !== null) {
       payment.reserve(null);
@@ -291,7 +290,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
       return;
     }
     this.#readBody(match, caller, ({ bytes, refusal: unread }) => {
-      // A body that is too large is refused once the request has been counted.
+      // The store counts a request whose body is too large, and `#admitted` refuses it.
       if (unread !== null && !unread.isTooLarge) this.#refuseAs({ judgement: 'shed', ...unread });
       else if (this.#hasRoom(match, caller, allowance, cost)) this.#ask(caller, allowance, cost, bytes);
     });
@@ -418,7 +417,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     const head = this.#head;
     const body = this.#body;
     const metering = this.#payment === null ? null : this.#payment.metering;
-    // 100 Continue has already been sent for a body that was read.
+    // For a body that it has read, `WholeBody` has sent 100 Continue.
     if (head.expectsContinue && body === null) this.#response.writeContinue();
     this.#record.forwarded(match.route.upstream, this.#deps.monotonicMs());
     this.#forwarding = this.#passage.start(this.#deps, this.#share, this.#request, this.#response, {
@@ -470,7 +469,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     this.#refuse(error, cause ?? null, limitFields);
   }
 
-  /** Refuses a request by its verdict. Most such requests get the same lines as the one before. */
+  /** Refuses a request by its verdict: mostly in the lines that all requests of the verdict get. */
   #refuseByVerdict(verdict: Exclude<Verdict, Admitted>): void {
     const common = commonRefusal(this.#deps, this.#response, this.#match, verdict);
     if (common === null) {
@@ -562,7 +561,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
 
   // Interruptions, which may happen during any step
 
-  /** Its body is too slow, too large or malformed. @returns false if its response has begun or it has ended */
+  /** Ends the request because its body is too slow, too large or malformed. @returns false if its response has begun or it has ended */
   breakOff(code: ClientBodyErrorCode): boolean {
     if (this.#hasEnded || this.#response.headersSent) return false;
     if (this.#forwarding !== null) this.#forwarding.breakOff(new ClientBodyError(code));
@@ -578,7 +577,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     this.#ended(500, 'internal_error', cause);
   }
 
-  /** The client may have disconnected while a step was waiting. */
+  /** Ends the request if the client has disconnected while a step waited. @returns whether the request has not ended */
   clientStillWaiting(tookMs: number, waitedMs = 0): boolean {
     this.#record.storeMs += tookMs;
     this.#record.waitedMs += waitedMs;

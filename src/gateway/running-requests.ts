@@ -14,7 +14,7 @@ export class RunningRequests {
   count = 0;
   /** Requests that have ended, whose record waits for what they cost or for limits that are only watched. */
   readonly #closing = new Set<Promise<void>>();
-  /** By connection, its request that was not read whole when it began, until it ends. A fault may be found in its body. */
+  /** By connection, its request that was not read whole when it began, until it ends. The listener may find a fault in its body. */
   readonly #unread = new WeakMap<object, Breakable>();
   /** By connection, the consumer whose body is read from it. */
   readonly #bodyReaders = new WeakMap<object, ConsumerTime>();
@@ -24,17 +24,17 @@ export class RunningRequests {
     if (!request.complete) this.#unread.set(request.socket, flow);
   }
 
-  /** What is left of its body is read in the time of a consumer. */
+  /** Notes the consumer in whose time the listener reads the rest of its body. */
   readFor({ complete, socket }: ClientRequest, time: ConsumerTime): void {
     if (!complete) this.#bodyReaders.set(socket, time);
   }
 
-  /** It has ended. Fault: while a connection was idle, it kept its last request, which V8 then took for long-lived. */
+  /** Notes that it has ended. Fault: while a connection was idle, it kept its last request, which V8 then took for long-lived. */
   ended({ wholeBody, socket }: ClientRequest): void {
     if (wholeBody === undefined) this.#unread.delete(socket);
   }
 
-  /** Its record is closed only when `known` is fulfilled. */
+  /** Closes its record when `known` is fulfilled. */
   closeAfter(known: Promise<void>, close: () => void): void {
     const closed = known.then(close).finally(() => this.#closing.delete(closed));
     this.#closing.add(closed);

@@ -122,7 +122,7 @@ export class Upstream {
   }
 
   /**
-   * Gives back the waiter's place in the queue, or its connection, and starts the waiters that may have one now. They are never started
+   * Gives back the waiter's place in the queue, or its connection, and starts the waiters that may have one now: in a loop and not
    * recursively, because a long queue whose waiters are all refused at once would overflow the stack.
    */
   leave(waiter: ConnectionWaiter): void {

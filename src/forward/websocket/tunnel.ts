@@ -125,7 +125,7 @@ export class Tunnel implements Timed {
     const nowMs = this.#deadlines.nowMs();
     const isWaitedFor = this.#client.writableLength > 0 || this.#upstream.writableLength > 0;
     const idleAtMs = this.#lastByteAtMs + this.#idleMs;
-    // Neither side is late: the gateway has yet to pass on what it has sent. So it is looked at again.
+    // Neither side is late: the gateway has yet to pass on what it has sent. So this looks at it again later.
     if (hasWaiting(this.#client) || hasWaiting(this.#upstream)) this.deadlineAtMs = nowMs;
     else if (this.#isHalfClosed && isWaitedFor && nowMs < idleAtMs) {
       this.deadlineAtMs = Math.min(nowMs + this.#finMs, idleAtMs);

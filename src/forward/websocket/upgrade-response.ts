@@ -51,7 +51,7 @@ export class NonUpgradeResponse implements Timed {
 
   onDeadline(): void {
     if (this.#waitsForClient) this.#break(new ClientGoneError('the client does not read'));
-    // The service is not late: the gateway has yet to process what it has sent. So it is looked at again.
+    // The service is not late: the gateway has yet to process what it has sent. So this looks at it again later.
     else if (hasWaiting(this.#answer.socket)) this.deadlineAtMs = this.#options.deadlines.nowMs();
     else this.#break(new DeadlineError('body', this.#options.bodyTimeoutMs));
   }
@@ -74,7 +74,7 @@ export class NonUpgradeResponse implements Timed {
     if (this.#settled) return;
     const { reader } = this.#options;
     if (reader?.isBehind === true) {
-      // It is not the client that is waited for.
+      // The relay waits for the reader of the answer, and not for the client.
       this.deadlineAtMs = Number.POSITIVE_INFINITY;
       reader.whenCaughtUp(this.#onDrain);
       return;

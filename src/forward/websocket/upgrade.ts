@@ -114,7 +114,7 @@ class Upgrading implements Timed {
   }
 
   onDeadline(): void {
-    // The service is not late: the gateway has yet to process what it has sent. So it is looked at again.
+    // The service is not late: the gateway has yet to process what it has sent. So this looks at it again later.
     if (this.#socket !== null && hasWaiting(this.#socket)) this.deadlineAtMs = this.#upstream.deadlines.nowMs();
     else this.#fail(new DeadlineError('head', this.#timeouts.responseTimeoutMs));
   }
