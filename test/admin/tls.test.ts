@@ -3,14 +3,21 @@ import { copyFile, readFile, rename, writeFile } from 'node:fs/promises';
 import { connect as connectTcp } from 'node:net';
 import { join } from 'node:path';
 import { connect } from 'node:tls';
-import { describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { type CertificateAuthority, createAuthority } from '../support/certificates.ts';
 import { eventually } from '../support/conditions.ts';
+import type { TestGateway } from '../support/gateway.ts';
 import { runTollgate, temporaryFolder } from '../support/processes.ts';
 import { SAME_ORIGIN, send, signIn } from './browser.ts';
-import { STORES, startWithAdmin, TOKEN } from './operator.ts';
+import { openWithAdmin, STORES, startWithAdmin, TOKEN } from './operator.ts';
 
-async function withCertificate(): Promise<{ authority: CertificateAuthority; cert: string; key: string }> {
+interface Certified {
+  readonly authority: CertificateAuthority;
+  readonly cert: string;
+  readonly key: string;
+}
+
+async function withCertificate(): Promise<Certified> {
   const folder = await temporaryFolder();
   const authority = await createAuthority(folder);
   const pair = await authority.issue('first');
@@ -32,13 +39,26 @@ function nameAt(port: number, ca: string): Promise<string> {
 }
 
 describe.each(['1', '2'])('the admin port with TLS of its own (WORKERS=%s)', (workers) => {
-  const start = async (tls: string) =>
-    startWithAdmin({ ...(await STORES.Redis!()), WORKERS: workers }, { admin: { tls } });
+  /** Only a process has workers and follows its files. */
+  const start = async ({ cert, key }: Certified, { more = '', follows = false } = {}) => {
+    const setup = { admin: { tls: `{ cert: '${cert}', key: '${key}'${more} }` } };
+    const store = await STORES.Redis!();
+    return workers === '1' && !follows
+      ? openWithAdmin(store, setup)
+      : startWithAdmin({ ...store, WORKERS: workers }, setup);
+  };
+  let certified: Certified;
+  let gateway: TestGateway;
+  let asking: TestGateway;
+  beforeAll(async () => {
+    certified = await withCertificate();
+    gateway = await start(certified, { follows: true });
+    asking = await start(certified, { more: `, clientCa: '${certified.authority.cert}'` });
+  });
 
   test('serves health, metrics, API and sessions over HTTPS alone, with a cookie of its host only', async () => {
-    const { authority, cert, key } = await withCertificate();
-    const { pem: ca } = authority;
-    const { adminPort } = await start(`{ cert: '${cert}', key: '${key}' }`);
+    const { pem: ca } = certified.authority;
+    const { adminPort } = gateway;
     const origin = `https://localhost:${adminPort}`;
     for (const path of ['/livez', '/readyz', '/metrics']) {
       expect((await send(`${origin}${path}`, 'GET', {}, { ca })).status).toBe(200);
@@ -65,8 +85,7 @@ describe.each(['1', '2'])('the admin port with TLS of its own (WORKERS=%s)', (wo
   });
 
   test('presents a new certificate when the files change, and keeps the earlier one if the new one cannot be used', async () => {
-    const { authority, cert, key } = await withCertificate();
-    const gateway = await start(`{ cert: '${cert}', key: '${key}' }`);
+    const { authority, cert, key } = certified;
     expect(await nameAt(gateway.adminPort, authority.pem)).toBe('first');
     const second = await authority.issue('second');
     await rename(second.key, key);
@@ -81,14 +100,13 @@ describe.each(['1', '2'])('the admin port with TLS of its own (WORKERS=%s)', (wo
   });
 
   test('an optional client certificate that no authority has signed is refused, and none is accepted', async () => {
-    const { authority, cert, key } = await withCertificate();
+    const own = await withCertificate();
+    const { authority } = own;
     const stranger = await (await createAuthority(await temporaryFolder())).issue('stranger');
-    const { adminPort } = await start(
-      `{ cert: '${cert}', key: '${key}', clientCa: '${authority.cert}', clientCertificate: optional }`,
-    );
+    const { adminPort } = await start(own, { more: `, clientCa: '${authority.cert}', clientCertificate: optional` });
     const url = `https://localhost:${adminPort}/livez`;
-    const own = { cert: stranger.pem, key: await readFile(stranger.key, 'utf8') };
-    await expect(send(url, 'GET', {}, { ca: authority.pem, own })).rejects.toThrow();
+    const strange = { cert: stranger.pem, key: await readFile(stranger.key, 'utf8') };
+    await expect(send(url, 'GET', {}, { ca: authority.pem, own: strange })).rejects.toThrow();
     const known = await authority.issue('known');
     const signed = { cert: known.pem, key: await readFile(known.key, 'utf8') };
     expect((await send(url, 'GET', {}, { ca: authority.pem, own: signed })).status).toBe(200);
@@ -97,8 +115,7 @@ describe.each(['1', '2'])('the admin port with TLS of its own (WORKERS=%s)', (wo
 
   // Attack: 65 KiB of groups and key shares in a ClientHello, or 100 KB of client certificates, cost OpenSSL up to half a second.
   test('a client whose handshake is longer than 8 KiB loses its connection (reliability 349)', async () => {
-    const { authority, cert, key } = await withCertificate();
-    const { adminPort } = await start(`{ cert: '${cert}', key: '${key}', clientCa: '${authority.cert}' }`);
+    const { adminPort } = asking;
     const open = async () => {
       const socket = connectTcp(adminPort, '127.0.0.1');
       await once(socket, 'connect');
@@ -119,9 +136,8 @@ describe.each(['1', '2'])('the admin port with TLS of its own (WORKERS=%s)', (wo
   });
 
   test('a client certificate is asked for where the settings name an authority', async () => {
-    const { authority, cert, key } = await withCertificate();
-    const { adminPort } = await start(`{ cert: '${cert}', key: '${key}', clientCa: '${authority.cert}' }`);
-    await expect(send(`https://localhost:${adminPort}/livez`, 'GET', {}, { ca: authority.pem })).rejects.toThrow();
+    const url = `https://localhost:${asking.adminPort}/livez`;
+    await expect(send(url, 'GET', {}, { ca: certified.authority.pem })).rejects.toThrow();
   });
 });
 
@@ -145,7 +161,7 @@ async function startFailing(tls: string) {
 test('a command checks the certificate, and takes an authority of its own from NODE_EXTRA_CA_CERTS (reliability 475)', async () => {
   const authority = await createAuthority(await temporaryFolder());
   const { cert, key } = await authority.issue('localhost alone', 30, { dns: ['localhost'] });
-  const { adminPort } = await startWithAdmin(await STORES['the embedded store']!(), {
+  const { adminPort } = await openWithAdmin(await STORES['the embedded store']!(), {
     admin: { tls: `{ cert: '${cert}', key: '${key}' }` },
   });
   const list = (env: Readonly<Record<string, string>>, host = 'localhost') => {
