@@ -3,7 +3,7 @@ import { constants } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { beforeAll, expect, test } from 'vitest';
-import { ROOT, type Running, runTollgate, startProcess, temporaryFolder } from '../support/processes.ts';
+import { type Running, runTollgate, startProcess, TOLLGATE, temporaryFolder } from '../support/processes.ts';
 import { entriesOf, runCommand } from '../support/run-command.ts';
 
 // Attack: a reader that pauses. A pipe holds 64 KiB; what a command has written beyond that is still in its memory when its
@@ -35,8 +35,7 @@ beforeAll(async () => {
 async function exportInto(reader: string) {
   const writer = `sh -c 'echo "pid $$" >&2; exec "$@"' sh "$@" keys export </dev/null; echo "exit $?" >&2`;
   const script = `exec 3<&0; { ${writer}; } | { head -c 20000; read -r go <&3; ${reader}; }`;
-  const command = [process.execPath, process.env.TEST_PROGRAM ?? join(ROOT, 'bin', 'tollgate.js')];
-  const running = startProcess('sh', ['-c', script, 'sh', ...command], { env: { TOLLGATE_DATA } });
+  const running = startProcess('sh', ['-c', script, 'sh', ...TOLLGATE], { env: { TOLLGATE_DATA } });
   // On standard error alone: what stands before it on standard output may end within a line.
   const pid = await running.until(() => /^pid (\d+)$/m.exec(running.stderr)?.[1]);
   await running.until(() => running.stdout.length >= 20_000);
@@ -80,14 +79,7 @@ test.skipIf(!existsSync('/dev/full'))(
   'a change whose output cannot be written says that it was made, and where it is recorded',
   async () => {
     const env = { TOLLGATE_DATA: await temporaryFolder() };
-    const words = [
-      process.execPath,
-      process.env.TEST_PROGRAM ?? join(ROOT, 'bin', 'tollgate.js'),
-      'keys',
-      'create',
-      '--plan',
-      'free',
-    ];
+    const words = [...TOLLGATE, 'keys', 'create', '--plan', 'free'];
     const command = startProcess('sh', ['-c', 'exec "$@" >/dev/full', 'sh', ...words], { env });
     expect((await command.exit).code).toBe(1);
     expect(command.stderr).toMatch(/^Standard output cannot be written, .*ENOSPC.*`tollgate audit`.*\n$/);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { emptyStore } from '../support/empty-store.ts';
-import { ROOT } from '../support/processes.ts';
+import { cleanEnvironment, ROOT, TOLLGATE } from '../support/processes.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 /** Preloaded: when the process ends, it writes which files the process has opened to the file that SEEN names. */
@@ -19,8 +19,8 @@ const HOOK = `data:text/javascript,${encodeURIComponent(`
 
 test('a command reads each settings file once', async () => {
   const SEEN = join(await temporaryFolder(), 'seen.json');
-  const command = ['bin/tollgate.js', 'keys', 'create', '--plan', 'pro'];
-  const env = { PATH: process.env.PATH, ...(await emptyStore()), SEEN };
+  const command = [...TOLLGATE.slice(1), 'keys', 'create', '--plan', 'pro'];
+  const env = cleanEnvironment({ ...(await emptyStore()), SEEN });
   await promisify(execFile)(process.execPath, ['--import', HOOK, ...command], { cwd: ROOT, env });
   const opened = JSON.parse(await readFile(SEEN, 'utf8')) as readonly string[];
   const settings = opened.filter((path) => String(path).endsWith('.yaml'));

@@ -56,7 +56,8 @@ async function tryAll(
     }
     process.stdout.write(JSON.stringify(outcomes));
     process.exit();`;
-  const env = { PATH: process.env.PATH, BACKUP_PASSPHRASE: 'a passphrase of the tests', ...settings };
+  const { PATH, NODE_COMPILE_CACHE } = process.env;
+  const env = { PATH, NODE_COMPILE_CACHE, BACKUP_PASSPHRASE: 'a passphrase of the tests', ...settings };
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], {
     cwd: folder,
     env,

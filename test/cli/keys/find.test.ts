@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { mint } from '../../../src/identify/api-key.ts';
 import { STORES } from '../../admin/operator.ts';
-import { ROOT, startProcess } from '../../support/processes.ts';
+import { ROOT, startProcess, TOLLGATE_IN_SHELL } from '../../support/processes.ts';
 import { entriesOf, runCommand } from '../../support/run-command.ts';
 
 describe.each(Object.keys(STORES))('on %s', (name) => {
@@ -76,7 +76,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
 test('keys find as a process reads the secret from a pipe', async () => {
   const env = await STORES['the embedded store']!();
   const { id, key } = JSON.parse((await runCommand(env, 'keys', 'create', '--plan', 'pro', '--json')).stdout);
-  const found = startProcess('sh', ['-c', 'printf "%s\\n" "$SECRET" | node bin/tollgate.js keys find --json'], {
+  const found = startProcess('sh', ['-c', `printf "%s\\n" "$SECRET" | ${TOLLGATE_IN_SHELL} keys find --json`], {
     cwd: ROOT,
     env: { ...env, SECRET: key },
   });

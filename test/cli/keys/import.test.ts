@@ -12,7 +12,7 @@ import { readCsv } from '../../../src/operations/transfer/rows.ts';
 import { withStore } from '../../../src/serve/open-store.ts';
 import { someKey } from '../../identify/some-key.ts';
 import { openGateway, openReplica } from '../../support/gateway.ts';
-import { ROOT, startProcess, temporaryFolder } from '../../support/processes.ts';
+import { startProcess, TOLLGATE, TOLLGATE_IN_SHELL, temporaryFolder } from '../../support/processes.ts';
 import { entriesOf, runCommand as run } from '../../support/run-command.ts';
 import { startUpstream } from '../../support/upstream.ts';
 import { STORES } from '../ledger-commands.ts';
@@ -350,14 +350,10 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
   });
 
   test('reads standard input', async () => {
-    const program = [join(ROOT, 'bin', 'tollgate.js'), 'keys', 'import', '-', '--json'];
-    const running = startProcess(
-      'sh',
-      ['-c', `printf 'key,plan\\n%s,pro\\n' "${foreign(1)}" | "$0" "$@"`, process.execPath, ...program],
-      {
-        env: env as Record<string, string>,
-      },
-    );
+    const words = [...TOLLGATE, 'keys', 'import', '-', '--json'];
+    const running = startProcess('sh', ['-c', `printf 'key,plan\\n%s,pro\\n' "${foreign(1)}" | "$0" "$@"`, ...words], {
+      env: env as Record<string, string>,
+    });
     expect(await running.exit).toMatchObject({ code: 0 });
     expect(JSON.parse(running.stdout)).toMatchObject({ moved: 1 });
   });
@@ -366,8 +362,7 @@ describe.each(Object.keys(STORES))('keys import, on %s', (name) => {
     const file = await fileOf('');
     const empty = { code: 1, stdout: '', stderr: `${file} is empty: there is nothing to import.\n` };
     expect(await run(env, 'keys', 'import', file)).toEqual(empty);
-    const tollgate = join(ROOT, 'bin', 'tollgate.js');
-    const running = startProcess('sh', ['-c', `false | '${process.execPath}' '${tollgate}' keys import -`], {
+    const running = startProcess('sh', ['-c', `false | ${TOLLGATE_IN_SHELL} keys import -`], {
       env: env as Record<string, string>,
     });
     expect(await running.exit).toMatchObject({ code: 1 });

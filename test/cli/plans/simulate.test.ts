@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { Progress } from '../../../src/cli/terminal/output.ts';
 import { lineOf, linesOf } from '../../simulate/recorded.ts';
 import { allowance } from '../../support/allowance.ts';
-import { ROOT, startProcess, temporaryFolder } from '../../support/processes.ts';
+import { startProcess, TOLLGATE, temporaryFolder } from '../../support/processes.ts';
 import { runCommand } from '../../support/run-command.ts';
 
 const T = Date.UTC(2026, 8, 21, 14);
@@ -71,8 +71,7 @@ describe('tollgate plans simulate', () => {
     for (const words of ways) {
       expect(JSON.parse((await simulate(...words, '--json')).stdout).totals).toEqual(EXPECTED);
     }
-    const tollgate = [process.execPath, join(ROOT, 'bin', 'tollgate.js')];
-    const words = [...tollgate, 'plans', 'simulate', '--plans', inFolder('new.yaml'), '--log', '-', '--json'];
+    const words = [...TOLLGATE, 'plans', 'simulate', '--plans', inFolder('new.yaml'), '--log', '-', '--json'];
     const piped = startProcess('sh', ['-c', 'cat "$0" | "$@"', inFolder('both.gz'), ...words]);
     expect((await piped.exit).code).toBe(0);
     expect(JSON.parse(piped.stdout).totals).toEqual(EXPECTED);

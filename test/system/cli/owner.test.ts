@@ -11,7 +11,7 @@ import { openStore } from '../../../src/serve/open-store.ts';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { type GatewaySetup, settingsOf, startGateway, type TestGateway } from '../../support/gateway.ts';
-import { ROOT, runTollgate, startProcess } from '../../support/processes.ts';
+import { ROOT, runTollgate, startProcess, TOLLGATE } from '../../support/processes.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
@@ -238,7 +238,7 @@ test('a store whose owner answers nobody can be read, and is not changed (reliab
 
 test('a command on a full disk changes nothing and says what to do, and the next one changes the store (reliability 462)', async () => {
   const { env, id } = await withCustomer();
-  const words = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), ...topUpOf(id)];
+  const words = [...TOLLGATE, ...topUpOf(id)];
   const command = startProcess('sh', ['-c', 'ulimit -S -f 0; exec "$@"', 'sh', ...words], { env });
   expect((await command.exit).code).toBe(1);
   expect([command.stdout, command.stderr]).toEqual([
@@ -255,7 +255,7 @@ test('an import on a disk that becomes full says that it may have written more, 
   const file = join(folder, 'keys.csv');
   const digests = Array.from({ length: 1_000 }, (_, i) => hash('sha256', `secret ${i}`));
   writeFileSync(file, `sha256,plan\n${digests.map((digest) => `${digest},small\n`).join('')}`);
-  const words = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), 'keys', 'import', file];
+  const words = [...TOLLGATE, 'keys', 'import', file];
   const command = startProcess('sh', ['-c', 'ulimit -S -f 1200; exec "$@"', 'sh', ...words], { env });
   expect((await command.exit).code).toBe(1);
   expect(command.stdout).toBe('0 imported, 0 there already, 0 refused.\n');
@@ -274,7 +274,7 @@ test('a command whose disk is full makes no key without its secret, and the next
   writeFileSync(file, 'set: partners\nkeys: { shop: { plan: small } }\n');
   const secrets = join(folder, 'secrets');
   const args = ['keys', 'apply', file, '--secrets', secrets];
-  const words = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), ...args];
+  const words = [...TOLLGATE, ...args];
   const command = startProcess('sh', ['-c', 'ulimit -S -f 0; exec "$@"', 'sh', ...words], { env: gateway.env });
   expect((await command.exit).code).toBe(1);
   expect(command.stdout).toBe('0 created, 0 changed, 0 revoked, 0 unchanged.\n');

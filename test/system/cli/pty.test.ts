@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import stringWidth from 'string-width';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { ROOT, runTollgate, startProcess, temporaryFolder } from '../../support/processes.ts';
+import { runTollgate, startProcess, TOLLGATE_IN_SHELL, temporaryFolder } from '../../support/processes.ts';
 import { runCommand } from '../../support/run-command.ts';
 
 // Commands as processes of their own, on a real terminal (`script` of util-linux opens a pseudo-terminal) and in a pipe.
@@ -35,7 +35,7 @@ beforeAll(async () => {
 
 /** What a command shows on a terminal of `columns` cells. */
 async function shownOn(columns: number, words: string, env: NodeJS.ProcessEnv = {}, code = 0): Promise<string> {
-  const command = `stty cols ${columns}; exec '${process.execPath}' '${join(ROOT, 'bin', 'tollgate.js')}' ${words}`;
+  const command = `stty cols ${columns}; exec ${TOLLGATE_IN_SHELL} ${words}`;
   const settings = { TOLLGATE_DATA, TERM: 'xterm-256color', ...env };
   const running = startProcess('script', ['-qec', command, '/dev/null'], { env: settings });
   expect((await running.exit).code).toBe(code);
@@ -71,7 +71,7 @@ describe.each([60, 80, 160])('on a terminal of %i cells', (columns) => {
 
 test('a gateway whose terminal takes nothing any more answers, and ends on SIGTERM (reliability 201)', async () => {
   const env = { PORT: '0', ADMIN_PORT: '0', PETS_PORT: '0', NO_COLOR: '1', TOLLGATE_DATA: await temporaryFolder() };
-  const command = `echo "pid $$."; exec '${process.execPath}' '${join(ROOT, 'bin', 'tollgate.js')}' start`;
+  const command = `echo "pid $$."; exec ${TOLLGATE_IN_SHELL} start`;
   const running = startProcess('script', ['-qec', command, '/dev/null'], { env });
   const [, pid] = await running.until(/pid (\d+)\./);
   const [, origin] = await running.until(/(http:\/\/127\.0\.0\.1:\d+)\/v1\/pets/);

@@ -1,7 +1,12 @@
 import { connect } from 'node:net';
-import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { ROOT, type Running, startProcess, startTollgate, temporaryFolder } from '../../support/processes.ts';
+import {
+  type Running,
+  startProcess,
+  startTollgate,
+  TOLLGATE_IN_SHELL,
+  temporaryFolder,
+} from '../../support/processes.ts';
 import { testRedis } from '../../support/redis.ts';
 
 // Real processes on a real terminal: `script` of Debian's bsdutils, which every Debian has, runs a program in one.
@@ -17,7 +22,7 @@ async function inTerminal(
   }: { readonly env?: Readonly<Record<string, string | undefined>>; readonly columns?: number } = {},
 ): Promise<Running> {
   const TOLLGATE_DATA = await temporaryFolder();
-  const command = `stty cols ${columns} rows 24; exec '${process.execPath}' '${join(ROOT, 'bin', 'tollgate.js')}' ${args}`;
+  const command = `stty cols ${columns} rows 24; exec ${TOLLGATE_IN_SHELL} ${args}`;
   const environment = { ...ANY_PORTS, TOLLGATE_DATA, TERM: 'xterm', ...env };
   return startProcess('script', ['-qec', command, '/dev/null'], { env: environment });
 }

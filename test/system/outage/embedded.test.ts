@@ -1,11 +1,10 @@
 import { spawnSync } from 'node:child_process';
 import { renameSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { ask, TOKEN } from '../../admin/operator.ts';
 import { eventually } from '../../support/conditions.ts';
 import { startGateway, startReplica, type TestGateway } from '../../support/gateway.ts';
-import { ROOT, startProcess } from '../../support/processes.ts';
+import { startProcess, TOLLGATE } from '../../support/processes.ts';
 import { startUpstream } from '../../support/upstream.ts';
 import { metricOf } from '../lifecycle/relaunch.ts';
 
@@ -63,7 +62,7 @@ test.skipIf(!hasPrlimit)(
 
     const created = await ask(gateway, 'POST', '/admin/keys', { plan: 'free' });
     expect({ status: created.status, code: created.body.code }).toEqual({ status: 503, code: 'store_unavailable' });
-    const words = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), 'keys', 'create', '--plan', 'free'];
+    const words = [...TOLLGATE, 'keys', 'create', '--plan', 'free'];
     const command = startProcess('sh', ['-c', 'ulimit -S -f 0; exec "$@"', 'sh', ...words], { env: gateway.env });
     expect((await command.exit).code).toBe(1);
     expect(command.stderr).toContain('The embedded store does not do what was asked');

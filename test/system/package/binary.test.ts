@@ -27,7 +27,10 @@ beforeAll(async () => {
 }, 300_000 * ROOM);
 
 function start(args: readonly string[], env: Record<string, string> = {}): Running {
-  return startProcess(binary, args, { cwd: folder, env: { ...FREE, PATH: '/nowhere', ...env } });
+  return startProcess(binary, args, {
+    cwd: folder,
+    env: { ...FREE, PATH: '/nowhere', NODE_COMPILE_CACHE: undefined, ...env },
+  });
 }
 
 /** A clone of the settings that come with Tollgate. */

@@ -32,7 +32,7 @@ beforeAll(async () => {
 }, 180_000 * ROOM);
 
 function start(program: string, args: readonly string[], env: Record<string, string> = {}, cwd = folder): Running {
-  return startProcess(program, args, { cwd, env: { PATH, ...env } });
+  return startProcess(program, args, { cwd, env: { PATH, NODE_COMPILE_CACHE: undefined, ...env } });
 }
 
 const contentOf = (path: string) => readFileSync(join(installed, path), 'utf8');
