@@ -12,7 +12,7 @@ import { SEED, tries } from '../../support/sample.ts';
 
 const HISTORIES = tries(300, 2_000);
 
-test('a fleet of gateways keeps the written bounds in random histories', async () => {
+test('a fleet of gateways keeps the written bounds in random histories (reliability 495)', async () => {
   const { played, answers, broken } = await simulate({ seed: SEED, histories: HISTORIES });
   // As the message, because CI shows only the beginning of a value.
   expect(broken, broken ?? '').toBe(null);

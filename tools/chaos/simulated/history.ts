@@ -113,15 +113,18 @@ function busyStepOf(chance: Chance, fleet: Fleet): Step {
   const what = chance.share();
   if (what < 0.45) {
     const all = Array.from({ length: gateways }, (_, i) => i);
-    const everyMs = chance.of([1, 2, 3, 5, 9, 15, 20, 20]);
+    const everyMs = chance.of([1, 2, 3, 5, 9, 15, 20, 20, 75, 130, 220, 330]);
     return {
       kind: 'burst',
       gateways: chance.share() < 0.6 ? [chance.below(gateways)] : all,
       consumer: chance.below(consumers),
       cost: chance.of([1, 1, 1, 2, 3]),
-      n: chance.of([1, 1, 1, 2, 3, 8]),
+      n: everyMs > 20 ? chance.of([1, 1, 2]) : chance.of([1, 1, 1, 2, 3, 8, 30]),
       everyMs,
-      times: 10 + chance.below(Math.min(120, Math.floor(1_500 / everyMs))),
+      times:
+        everyMs > 20
+          ? 1 + chance.below(Math.floor(1_800 / everyMs))
+          : 10 + chance.below(Math.min(120, Math.floor(1_500 / everyMs))),
     };
   }
   if (what < 0.8) return { kind: 'pass', ms: chance.of(BUSY_PAUSES_MS) };

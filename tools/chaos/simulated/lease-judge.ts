@@ -151,7 +151,7 @@ export class LeaseJudge {
     return isCrowded ? null : this.#judgeRefusal(gateway, budgets, done);
   }
 
-  /** While a request waits for units of an account, it is called back in pauses, and nothing more of it is lent. */
+  /** While a request waits for units of an account, for 350 ms at most, it is called back in pauses, and nothing more of it is lent. */
   #judgeRecalls({ decision, accounts, recalled }: ExecutedDecision): string | null {
     const { nowMs, lent, waitMs } = decision;
     for (const accountId of recalled) {
@@ -173,7 +173,10 @@ export class LeaseJudge {
       this.#awaitedUntilMs.set(accountId, awaitedUntilMs);
       isLent ||= monotonicMs < awaitedUntilMs;
     }
-    if (waitMs === undefined || isLent) return null;
+    if (waitMs === undefined) return null;
+    if (waitMs > RECALL_FOR_MS + RETURN_WITHIN_MS)
+      return `Requests of ${accounts[0]!.accountId} wait for up to ${waitMs} ms.`;
+    if (isLent) return null;
     return `Requests of ${accounts[0]!.accountId} wait, and nothing is lent.`;
   }
 

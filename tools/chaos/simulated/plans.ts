@@ -60,12 +60,12 @@ export function planThatLends(chance: Chance, isOfCustomer: boolean): Allowance 
 function largeBudgetOf(chance: Chance): { limits: Partial<Record<WindowName, number>>; forms: WindowForms } {
   const limits: Partial<Record<WindowName, number>> = {};
   const forms: Partial<Record<WindowName, WindowForm>> = {};
-  let limit = chance.of([64, 70, 80, 100, 128, 150, 200, 320, 500]);
+  let limit = chance.of([64, 70, 80, 100, 128, 150, 200, 320, 500, 700, 900, 1_200]);
   for (const window of ['second', 'minute', 'hour', 'day'] as const) {
     if (chance.share() < (window === 'second' ? 0.25 : 0.6)) continue;
     limits[window] = limit;
     forms[window] = chance.share() < 0.4 ? {} : formOf(window, chance);
-    limit = Math.min(limit + chance.of([0, 30, 100, 400, 900]), 2_000);
+    limit = Math.min(limit + chance.of([0, 30, 100, 400, 900]), 3_000);
   }
   return { limits: { ...limits, week: WEEK_LIMIT }, forms };
 }
