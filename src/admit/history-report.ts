@@ -1,5 +1,6 @@
+import { DAYS_KEPT, HOURS_KEPT } from '../engine/history-form.ts';
 import { inUnit, shadowIdOf } from './account-id.ts';
-import { bucketsOf, DAYS_KEPT, HOURS_KEPT, type Step } from './history.ts';
+import { bucketsOf, type Step } from './history.ts';
 import type { HistoryStore, ReadHistory } from './history-store.ts';
 
 /** The usage of one consumer, as `GET /usage?history`, the admin API and commands show it. */

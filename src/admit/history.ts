@@ -1,36 +1,24 @@
-/**
- * The usage of one consumer: by hour for 48 hours and by day for 92 days, UTC. Both stores keep it in the same 1,000
- * bytes, so a million consumers take about a gigabyte. `stores/redis/history.lua` is the twin of this file, and
- * test/admit/history-twins.test.ts compares the two: change both or neither.
- *
- * All numbers are unsigned and big-endian:
- *
- *      0   4 bytes  the last counted hour, in hours since 1970
- *      4  16 bytes  the refusals and the ban answers of that hour, then those of its day; 4 bytes each
- *     20 240 bytes  the admitted cost of 48 hours, 5 bytes each: hour `h` at index `h % 48`
- *    260 460 bytes  the admitted cost of 92 days: day `d` at index `d % 92`
- *    720  96 bytes  the refusals and the ban answers of 48 hours, 1 byte each
- *    816 184 bytes  those of 92 days
- *
- * Admitted cost is exact up to 1,099,511,627,775 in an hour and in a day. Refusals and ban answers are approximate: gateways
- * report them once a second, and a history keeps those of a past hour or day in one byte, within 7 %.
- */
+import {
+  COST_BYTES,
+  costOfDayAt,
+  costOfHourAt,
+  DAY_REFUSALS,
+  DAYS,
+  DAYS_KEPT,
+  dayOf,
+  HISTORY_BYTES,
+  HOUR_REFUSALS,
+  HOURS,
+  HOURS_KEPT,
+  RECENT,
+} from '../engine/history-form.ts';
+import { hasHour, lateCost } from '../engine/history-hours.ts';
+import { moveTo } from '../engine/history-moves.ts';
+
+/** The usage of one consumer (engine/history-form.ts), as the embedded store counts in it and as all read it. */
 export type History = Uint8Array;
 
-export const HISTORY_BYTES = 1_000;
-/** A history begins with the last counted hour. */
-export const LAST_HOUR_BYTES = 4;
-export const HOURS_KEPT = 48;
-export const DAYS_KEPT = 92;
-
 const HOUR_MS = 3_600_000;
-const HOUR_OF_DAY = 24;
-const RECENT = LAST_HOUR_BYTES;
-const HOURS = 20;
-const DAYS = 260;
-const HOUR_REFUSALS = 720;
-const DAY_REFUSALS = 816;
-const COST_BYTES = 5;
 const MAX_COST = 2 ** 40 - 1;
 const MAX_RECENT = 2 ** 32 - 1;
 
@@ -48,7 +36,7 @@ export interface Bucket {
 
 export type Step = 'hour' | 'day';
 
-/** The last counted hour, in hours since 1970. @param history at least its first {@link LAST_HOUR_BYTES} */
+/** The last counted hour, in hours since 1970. @param history at least its first `LAST_HOUR_BYTES` */
 export function lastHourOf(history: Uint8Array): number {
   return viewOf(history).getUint32(0);
 }
@@ -56,11 +44,6 @@ export function lastHourOf(history: Uint8Array): number {
 /** The beginning of the last counted hour, Unix milliseconds. */
 export function lastUsedMsOf(history: Uint8Array): number {
   return lastHourOf(history) * HOUR_MS;
-}
-
-/** The store keeps a history until this time, Unix milliseconds. @param hour the last counted one */
-export function historyEndsAtMs(hour: number): number {
-  return (hour + 1 + DAYS_KEPT * HOUR_OF_DAY) * HOUR_MS;
 }
 
 export function hourOf(ms: number): number {
@@ -76,8 +59,8 @@ export function hourOf(ms: number): number {
  */
 export function recordAdmitted(history: History | null, hour: number, cost: number): History {
   const at = atHour(history, hour);
-  addCost(at, HOURS + COST_BYTES * (hour % HOURS_KEPT), cost);
-  addCost(at, DAYS + COST_BYTES * (dayOf(hour) % DAYS_KEPT), cost);
+  addCost(at, costOfHourAt(hour), cost);
+  addCost(at, costOfDayAt(dayOf(hour)), cost);
   return at;
 }
 
@@ -89,21 +72,12 @@ export function recordAdmitted(history: History | null, hour: number, cost: numb
  * @returns null if there was no history, and nothing to take back
  */
 export function recordLate(history: History | null, hour: number, cost: number, present: number): History | null {
-  if (hour > present - HOURS_KEPT) {
-    const at = Math.min(hour, present);
-    return cost < 0 && !hasHour(history, at) ? history : recordAdmitted(history, at, cost);
-  }
-  if (cost < 0 && history === null) return null;
-  const at = atHour(history, present);
-  const day = dayOf(hour);
-  if (day > dayOf(present) + 2 - DAYS_KEPT) addCost(at, DAYS + COST_BYTES * (day % DAYS_KEPT), cost);
+  const late = lateCost(hour, cost, present, history === null ? undefined : lastHourOf(history));
+  if (late === undefined) return history;
+  if (late.hour !== undefined) return recordAdmitted(history, late.hour, cost);
+  const at = atHour(history, late.reaches);
+  if (late.day !== undefined) addCost(at, costOfDayAt(late.day), cost);
   return at;
-}
-
-function hasHour(history: History | null, hour: number): boolean {
-  if (history === null) return false;
-  const last = lastHourOf(history);
-  return last >= hour && last - hour < HOURS_KEPT;
 }
 
 /** Adds refusals and ban answers, which count for the last hour if `hour` is not a later one. */
@@ -123,7 +97,7 @@ export function recordRefused(history: History | null, hour: number, refused: nu
 export function bucketsOf(history: History, step: Step, nowMs: number): Bucket[] {
   const last = lastHourOf(history);
   const isHours = step === 'hour';
-  const [kept, unitMs] = isHours ? [HOURS_KEPT, HOUR_MS] : [DAYS_KEPT, HOUR_MS * HOUR_OF_DAY];
+  const [kept, unitMs] = isHours ? [HOURS_KEPT, HOUR_MS] : [DAYS_KEPT, HOUR_MS * 24];
   const newest = Math.floor(isHours ? hourOf(nowMs) : dayOf(hourOf(nowMs)));
   const lastUnit = isHours ? last : dayOf(last);
   const buckets: Bucket[] = [];
@@ -150,52 +124,14 @@ function bucketAt(history: History, step: Step, unit: number, isLast: boolean): 
 
 /** Returns a history whose last hour is `hour`, or which contains that hour. */
 function atHour(history: History | null, hour: number): History {
-  const last = history === null ? Number.NEGATIVE_INFINITY : lastHourOf(history);
-  if (history === null || last - hour >= HOURS_KEPT) {
-    const fresh = new Uint8Array(HISTORY_BYTES);
-    viewOf(fresh).setUint32(0, hour);
-    return fresh;
+  if (history !== null) {
+    const last = lastHourOf(history);
+    if (last < hour) moveTo(history, last, hour);
+    if (last < hour || hasHour(last, hour)) return history;
   }
-  if (hour > last) close(history, last, hour);
-  return history;
-}
-
-/** Closes the last hour, and its day if `hour` is of another one, and clears those that begin. */
-function close(history: History, last: number, hour: number): void {
-  const view = viewOf(history);
-  keepRefusals(history, HOUR_REFUSALS + 2 * (last % HOURS_KEPT), RECENT);
-  for (let one = Math.max(last + 1, hour - HOURS_KEPT + 1); one <= hour; one++) {
-    history.fill(0, HOURS + COST_BYTES * (one % HOURS_KEPT), HOURS + COST_BYTES * ((one % HOURS_KEPT) + 1));
-    history.fill(0, HOUR_REFUSALS + 2 * (one % HOURS_KEPT), HOUR_REFUSALS + 2 * ((one % HOURS_KEPT) + 1));
-  }
-  const [lastDay, day] = [dayOf(last), dayOf(hour)];
-  if (day > lastDay) {
-    keepRefusals(history, DAY_REFUSALS + 2 * (lastDay % DAYS_KEPT), RECENT + 8);
-    for (let one = Math.max(lastDay + 1, day - DAYS_KEPT + 1); one <= day; one++) {
-      history.fill(0, DAYS + COST_BYTES * (one % DAYS_KEPT), DAYS + COST_BYTES * ((one % DAYS_KEPT) + 1));
-      history.fill(0, DAY_REFUSALS + 2 * (one % DAYS_KEPT), DAY_REFUSALS + 2 * ((one % DAYS_KEPT) + 1));
-    }
-  }
-  history.fill(0, RECENT, day > lastDay ? RECENT + 16 : RECENT + 8);
-  view.setUint32(0, hour);
-}
-
-/** Packs the refusals and the ban answers at `recent` into two bytes. */
-function keepRefusals(history: History, at: number, recent: number): void {
-  const view = viewOf(history);
-  history[at] = packed(view.getUint32(recent));
-  history[at + 1] = packed(view.getUint32(recent + 4));
-}
-
-/** A count in one byte: exact to 15, then three binary digits and an exponent. */
-export function packed(count: number): number {
-  let exponent = 0;
-  let digits = count;
-  while (digits >= 16) {
-    digits = Math.floor(digits / 2);
-    exponent++;
-  }
-  return exponent === 0 ? digits : 8 * exponent + digits;
+  const fresh = new Uint8Array(HISTORY_BYTES);
+  viewOf(fresh).setUint32(0, hour);
+  return fresh;
 }
 
 /** The middle of the counts that share this byte. */
@@ -214,10 +150,6 @@ function addCost(history: History, at: number, cost: number): void {
 
 function costAt(history: History, at: number): number {
   return history[at]! * 2 ** 32 + viewOf(history).getUint32(at + 1);
-}
-
-function dayOf(hour: number): number {
-  return Math.floor(hour / HOUR_OF_DAY);
 }
 
 function viewOf({ buffer, byteOffset, byteLength }: History): DataView {

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { accountsOf } from '../admit/account-id.ts';
-import { DAYS_KEPT } from '../admit/history.ts';
 import type { HistoryStore } from '../admit/history-store.ts';
+import { DAYS_KEPT } from '../engine/history-form.ts';
 import { META_NAME } from '../http1/field-rules.ts';
 import { isForeign, isOwnForm, type KeyFormat } from '../identify/api-key.ts';
 import type { CustomerStore, KeyStore } from '../identify/record-store.ts';

@@ -1,17 +1,16 @@
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import {
   bucketsOf,
-  DAYS_KEPT,
   expanded,
   type History,
-  HOURS_KEPT,
-  historyEndsAtMs,
   hourOf,
   lastUsedMsOf,
-  packed,
   recordAdmitted,
   recordRefused,
 } from '../../src/admit/history.ts';
+import { DAYS_KEPT, HOURS_KEPT } from '../../src/engine/history-form.ts';
+import { historyEndsAtMs, packed } from '../../src/engine/history-moves.ts';
 
 const HOUR_MS = 3_600_000;
 // The first hour of a day.
@@ -127,4 +126,30 @@ test('a byte is exact to 15 and then within 7 %', () => {
 test('a history ends 92 days after the hour that was counted in last', () => {
   expect(historyEndsAtMs(0)).toBe((1 + 92 * 24) * HOUR_MS);
   expect([0, HOUR_MS - 1, HOUR_MS].map(hourOf)).toEqual([0, 0, 1]);
+});
+
+test('each hour of the last 48 and each day of the last 92 is there, and their sums agree', () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.record({ pause: fc.nat(3), cost: fc.integer({ min: 1, max: 1_000_000 }) }), {
+        minLength: 1,
+        maxLength: 300,
+      }),
+      (uses) => {
+        let history: History | null = null;
+        let hour = HOUR;
+        const byHour = new Map<number, number>();
+        for (const { pause, cost } of uses) {
+          hour += pause;
+          history = recordAdmitted(history, hour, cost);
+          byHour.set(hour, (byHour.get(hour) ?? 0) + cost);
+        }
+        const inHours = [...byHour].filter(([one]) => one > hour - 48).map(([one, cost]) => [one - HOUR, cost, 0, 0]);
+        expect(buckets(history!, 'hour', hour)).toEqual(inHours);
+        const total = [...byHour.values()].reduce((sum, cost) => sum + cost, 0);
+        expect(buckets(history!, 'day', hour).reduce((sum, [, cost]) => sum + cost!, 0)).toBe(total);
+      },
+    ),
+    { seed: 20261122, numRuns: 500 },
+  );
 });

@@ -13,7 +13,7 @@ import { USAGE_CHANGES } from '../../src/stores/redis/usage-change-scripts.ts';
 
 /** Far in the future: Redis expires keys by its own clock, not by the one that the test moves. */
 export const T0 = 4_000_000_000_000;
-const CLOCK_LINE = /local time = redis\.call\(['"]TIME['"]\)/;
+const CLOCK_LINE = /local time=redis\.call\(['"]TIME['"]\)/;
 const CLOCK = 'tg:test:clock';
 
 /** A script with its one line that reads the clock replaced by one that reads the test's. */

@@ -12,7 +12,7 @@ import { privateRedis } from '../support/private-redis.ts';
 
 const DAY_MS = 86_400_000;
 const NOON_MS = Date.UTC(2026, 10, 20, 12);
-const CLOCK_LINE = 'local time = redis.call("TIME")';
+const CLOCK_LINE = 'local time=redis.call("TIME")';
 const plan = { ...allowance({ day: 1_000_000 }), history: 'admitted' as const };
 
 let redis: Redis;

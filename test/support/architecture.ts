@@ -58,6 +58,9 @@ const HOLDERS_OF_REQUESTS = ['listen', 'gateway', 'forward', 'http1', 'pets', 'a
 const FOR_STORES = [
   'src/engine/operator-changes.ts',
   'src/engine/counting.ts',
+  'src/engine/history-form.ts',
+  'src/engine/history-hours.ts',
+  'src/engine/history-moves.ts',
   'src/engine/leasing.ts',
   'src/engine/reconcile.ts',
   'src/engine/special.ts',

@@ -29,14 +29,16 @@ const SCRIPTS: Readonly<Record<string, readonly string[]>> = {
     'in-flight-script',
     'reconcile-script',
   ],
+  'src/stores/redis/refusals.lua': ['refusals-script', 'refused-now-script'],
 };
 const SHELL = 'src/stores/redis/shell';
 /** Files of types, and of what is there already, become none. */
 const SOURCES = /^src\/(?:engine|stores\/redis\/shell)\/(?!types|script-globals)[\w-]+\.ts$/;
 /** Most calls use nothing of these. */
 const RARE: ReadonlySet<string> = new Set([
-  ...['counting', 'leasing', 'refusing', 'special', 'rare-fields'],
-  ...['operator-changes', 'reconcile', 'once', 'top-up-fields', 'window-fields'],
+  ...['counting', 'leasing', 'refusing', 'special', 'rare-fields', 'window-fields'],
+  ...['operator-changes', 'reconcile', 'once', 'top-up-fields'],
+  ...['history-hours', 'history-moves', 'stored-history', 'late-costs'],
 ]);
 
 const OPTIONS = {

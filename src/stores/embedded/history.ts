@@ -1,11 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { historiesOf } from '../../admit/account-id.ts';
 import {
-  HISTORY_BYTES,
   type History,
-  historyEndsAtMs,
   hourOf,
-  LAST_HOUR_BYTES,
   lastHourOf,
   lastUsedMsOf,
   recordAdmitted,
@@ -20,6 +17,8 @@ import {
   type Refusals,
   type RefusedConsumer,
 } from '../../admit/history-store.ts';
+import { HISTORY_BYTES, LAST_HOUR_BYTES } from '../../engine/history-form.ts';
+import { historyEndsAtMs } from '../../engine/history-moves.ts';
 import { UnreadableRecord } from '../../model/record.ts';
 import { answering, transaction } from './database.ts';
 

@@ -12,16 +12,14 @@ import { WINDOWS, type WindowName } from '../../model/values.ts';
 import type { RedisClient } from './connection.ts';
 import { ENGINE_LUA, withSource } from './engine-lua.ts';
 import { keyspace } from './keyspace.ts';
-import { luaFile } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
 import type { StoredRule } from './shell/decision-script.ts';
 import { windowFields } from './shell/window-fields.ts';
 
 /** The name of the channel on which scripts recall what the store has lent. */
 export const RECALLS_LUA = `local RECALLS = '${keyspace.recallsChannel}'\n`;
-export const HISTORY_LUA = luaFile('./history.lua');
 /** The decision script. Exported for the test that compares it with src/engine. */
-export const DECIDE_LUA = `${HISTORY_LUA}${RECALLS_LUA}${ENGINE_LUA}return decision_script()\n`;
+export const DECIDE_LUA = `${RECALLS_LUA}${ENGINE_LUA}return decision_script()\n`;
 
 /** How often the gateway makes a call, if the store's clock asks for other periods of calendar windows each time. */
 const MAX_ATTEMPTS = 3;
@@ -103,7 +101,7 @@ function addKeysOf({ consumerId, allowance, accountIds }: DecisionRequest, keys:
   for (const unit of inUnits) keys.push(...historiesOf(consumerId).map((id) => keyspace.history(inUnit(id, unit))));
 }
 
-/** The clock of a gateway, as the last argument of a script that writes histories (described in history.lua). */
+/** The clock of a gateway, as the last argument of a script that writes histories (shell/history-costs.ts). */
 export function gatewayClock(wallMs: (() => number) | undefined): string[] {
   return wallMs === undefined ? [] : [`@${Math.floor(wallMs() / 1_000)}`];
 }

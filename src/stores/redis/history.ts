@@ -1,5 +1,5 @@
 import { historiesOf } from '../../admit/account-id.ts';
-import { HISTORY_BYTES, LAST_HOUR_BYTES, lastUsedMsOf } from '../../admit/history.ts';
+import { lastUsedMsOf } from '../../admit/history.ts';
 import {
   type HistoryStore,
   keptRefusal,
@@ -8,25 +8,21 @@ import {
   type Refusals,
   type RefusedConsumer,
 } from '../../admit/history-store.ts';
+import { HISTORY_BYTES, LAST_HOUR_BYTES } from '../../engine/history-form.ts';
 import { Failure } from '../../failure.ts';
 import { UnreadableRecord } from '../../model/record.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
-import { gatewayClock, HISTORY_LUA } from './decision-call.ts';
+import { gatewayClock } from './decision-call.ts';
+import { REFUSALS_LUA } from './engine-lua.ts';
 import { useOwn } from './foreign-values.ts';
 import { accountIdIn, keyspace } from './keyspace.ts';
-import { LuaScript, luaFile } from './lua-script.ts';
+import { LuaScript } from './lua-script.ts';
 import type { Calls, StoreConnection } from './shards.ts';
 import { connectionsOf, holdWrites, nullIfForeign, pagesOf } from './string-values.ts';
 
-/** KEYS: the history of one consumer. ARGV: refusals, ban answers, the gateway's clock. */
-const ADD = new LuaScript<null>(`${HISTORY_LUA}
-local time = redis.call('TIME')
-readGatewayClock(time[1])
-history().refused(KEYS[1], math.floor(time[1] / 3600), tonumber(ARGV[1]), tonumber(ARGV[2]))`);
-
-/** KEYS: the two names of the index. ARGV: most members, then for each consumer its id, when it ends and the rest. */
-const NOTE = new LuaScript<number>(luaFile('./note-refused.lua'));
+const ADD = new LuaScript<0>(`${REFUSALS_LUA}return refusals_script()\n`);
+const NOTE = new LuaScript<0>(`${REFUSALS_LUA}return refused_now_script()\n`);
 
 /** KEYS: the two names of the index. ARGV: most members. Reply: now, then id, end and the rest of each, the latest end first. */
 const LIST = new LuaScript<string[]>(`
@@ -70,7 +66,7 @@ export class RedisHistory implements HistoryStore {
     ]);
     if (history === null) return null;
     if (history.length === HISTORY_BYTES) return { history, nowMs: Number(seconds) * 1_000 };
-    // history.lua leaves an empty history where it may not begin one yet.
+    // A script leaves an empty history where it may not begin one yet.
     if (history.length > 0 && history.every((byte) => byte === 0)) return null;
     const message = `The usage history of ${consumerId} cannot be read: ${name} in Redis holds something else. Put it right there, or remove it, so that a new one begins.`;
     throw new UnreadableRecord(consumerId, message);

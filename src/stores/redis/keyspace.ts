@@ -8,7 +8,7 @@ import { lengthOfOwner } from '../../admit/account-id.ts';
 export const keyspace = {
   /** Hash: the counters, strikes and ban of one account. Expires when the last of them has ended and the store forgets it. */
   account: (accountId: string) => `tg:a:${inSlot(accountId)}`,
-  /** String of 1,000 bytes: the usage of one consumer or customer (admit/history.ts). Expires 92 days after the last use. */
+  /** String of 1,000 bytes: the usage of one consumer or customer (engine/history-form.ts). Expires 92 days after the last use. */
   history: (accountId: string) => `tg:h:${inSlot(accountId)}`,
   /** Sorted set and hash: the consumers that are refused now, by the end of their refusal. Bounded; expires with the last refusal. */
   refusedNow: { ends: 'tg:{refused}:ends', rest: 'tg:{refused}:rest' },

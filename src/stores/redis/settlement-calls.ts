@@ -1,7 +1,7 @@
 import { historyBehind } from '../../admit/account-id.ts';
 import { NothingDone, type Settlement, type SettlementOutcome } from '../../admit/ledger.ts';
 import type { RedisClient } from './connection.ts';
-import { gatewayClock, HISTORY_LUA, storedLimits } from './decision-call.ts';
+import { gatewayClock, storedLimits } from './decision-call.ts';
 import { ENGINE_LUA } from './engine-lua.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
@@ -11,7 +11,7 @@ import { windowFields } from './shell/window-fields.ts';
 import { holdWrites } from './string-values.ts';
 
 /** Exported for its test. */
-export const SETTLE = new LuaScript<number | string>(`${HISTORY_LUA}${ENGINE_LUA}return settlement_script()\n`);
+export const SETTLE = new LuaScript<number | string>(`${ENGINE_LUA}return settlement_script()\n`);
 
 /** Calls of the script that settles (shell/settlement-script.ts describes its arguments): one for each settlement, never sent twice. */
 export class SettlementCalls {

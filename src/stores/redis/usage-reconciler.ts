@@ -2,7 +2,7 @@ import { type DeferredUsage, NothingDone, type ReconciledUsage, type UsageReconc
 import type { CircuitOptions } from './circuit.ts';
 import { ClusterClient } from './cluster.ts';
 import type { RedisClient } from './connection.ts';
-import { gatewayClock, HISTORY_LUA } from './decision-call.ts';
+import { gatewayClock } from './decision-call.ts';
 import { CHANGES_LUA } from './engine-lua.ts';
 import { keyspace } from './keyspace.ts';
 import { LuaScript } from './lua-script.ts';
@@ -10,7 +10,7 @@ import type { Calls, StoreConnection } from './shards.ts';
 import type { StoredUsage } from './shell/reconcile-script.ts';
 
 /** Exported for its test. */
-export const RECONCILE = new LuaScript<number[] | string>(`${HISTORY_LUA}${CHANGES_LUA}return reconcile_script()\n`);
+export const RECONCILE = new LuaScript<number[] | string>(`${CHANGES_LUA}return reconcile_script()\n`);
 
 /**
  * Adds to Redis the usage that this gateway admitted while Redis was away: one script call per consumer, never sent twice.

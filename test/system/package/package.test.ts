@@ -54,7 +54,7 @@ describe('the package', () => {
       expect(files).toContain(`config/${file}`);
     expect(files).toContain('examples/moving/caddy/before/Caddyfile');
     expect(files).toContain('src/library.d.ts');
-    for (const file of ['engine.lua', 'engine.lua.map', 'history.lua'])
+    for (const file of ['engine.lua', 'engine.lua.map', 'refusals.lua', 'fleet.lua'])
       expect(files).toContain(`src/stores/redis/${file}`);
     const sources = files.filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
     expect(sources.filter((file) => !file.startsWith('src/admin/console/page/'))).toEqual([]);

@@ -21,7 +21,7 @@ import { SEED, tries } from '../../support/sample.ts';
 
 /** Far in the future: Redis expires keys by its own clock, not by the one that the test moves. */
 const T0 = 4_000_000_000_000;
-const CLOCK_LINE = /local time = redis\.call\(['"]TIME['"]\)/;
+const CLOCK_LINE = /local time=redis\.call\(['"]TIME['"]\)/;
 const MOVED = "local ms = redis.call('GET', 'tg:test:model')\nlocal time = { math.floor(ms / 1000), ms % 1000 * 1000 }";
 const withClock = (lua: string) => {
   expect(lua.split(CLOCK_LINE)).toHaveLength(2);

@@ -1,21 +1,12 @@
 import { accountAfter, decide } from '../../../engine/decide.ts';
 import type { AccountState, Decision, Details, Draft, LeaseTerms, Rule } from '../../../engine/types.ts';
 import { putAccounts } from './decision-reply.ts';
-import {
-  ARGV,
-  cjson,
-  cmsgpack,
-  type ErrorReply,
-  history,
-  KEYS,
-  RECALLS,
-  readGatewayClock,
-  recordAdmitted,
-  redis,
-  unrecorded,
-} from './script-globals.ts';
+import { addCost, historyState, readGatewayClock } from './history-costs.ts';
+import { recordLate } from './late-costs.ts';
+import { ARGV, cjson, cmsgpack, type ErrorReply, KEYS, RECALLS, redis } from './script-globals.ts';
 import { nowMs, seconds } from './script-time.ts';
 import { FOREIGN, includeNow, loadAccount, type StoredBudget, saveAccount } from './stored-account.ts';
+import { recordAgain } from './stored-history.ts';
 
 /*
  * Decides requests of many consumers in one call.
@@ -34,7 +25,7 @@ import { FOREIGN, includeNow, loadAccount, type StoredBudget, saveAccount } from
  *       the id of a lease that it returns (0 for none), how many units of it are unused, and if any are, where each window of
  *       each account counted them (`placeOf`).
  *       The other arguments are rules as JSON (`StoredRule`). Behind them, if the rule keeps a history, stands the gateway's clock
- *       as in history.lua.
+ *       (history-costs.ts).
  * reply numbers in one list as MessagePack: now; then for each consumer what decision-reply.ts describes, or 0 if a hash holds foreign
  *       values. At the end, if the script could not record in a history because its key holds something else, which of KEYS that is.
  *       Now alone: the script decided nothing, because the instants of a calendar window do not include now.
@@ -123,7 +114,7 @@ function record({ rule, n, cost, details }: Run, decision: Decision, first: numb
       if (error) return error;
     }
     if (back !== undefined && back.units > 0) {
-      const error = history().broughtLate(key, back.hour, -back.units, hour);
+      const error = recordLate(key, back.hour, -back.units, hour);
       if (error) return error;
     }
   }
@@ -135,6 +126,12 @@ function record({ rule, n, cost, details }: Run, decision: Decision, first: numb
     }
   }
   return undefined;
+}
+
+function recordAdmitted(key: string, hour: number, cost: number): ErrorReply | undefined {
+  const added = addCost(key, hour, cost);
+  if (added === undefined) return undefined;
+  return recordAgain(key, hour, cost, added);
 }
 
 /** Reads the numbers that only some runs have behind their first four. @returns where the next run begins */
@@ -217,9 +214,9 @@ export function main(): string | ErrorReply {
       at += size;
     }
   }
-  if (unrecorded !== undefined) {
+  if (historyState.unrecorded !== undefined) {
     for (let j = 0; j < KEYS.length; j++) {
-      if (KEYS[j] === unrecorded) {
+      if (KEYS[j] === historyState.unrecorded) {
         reply.push(j + 1);
         break;
       }

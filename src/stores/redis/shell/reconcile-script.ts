@@ -1,17 +1,8 @@
 import { type LateUsage, reconciled } from '../../../engine/reconcile.ts';
 import type { WindowName } from '../../../model/values.ts';
-import {
-  ARGV,
-  cjson,
-  type ErrorReply,
-  history,
-  KEYS,
-  readGatewayClock,
-  redis,
-  string,
-  unpack,
-  type Values,
-} from './script-globals.ts';
+import { readGatewayClock } from './history-costs.ts';
+import { recordLate } from './late-costs.ts';
+import { ARGV, cjson, type ErrorReply, KEYS, redis, string, unpack, type Values } from './script-globals.ts';
 import { nowMs, seconds } from './script-time.ts';
 import { saveAccount, windowsIn } from './stored-account.ts';
 import { MOST } from './whole-number.ts';
@@ -22,7 +13,7 @@ import { unlimited, windowFields } from './window-fields.ts';
  *
  * KEYS[1] the hash of the account
  * KEYS[2] its history
- * ARGV    a `StoredUsage` as JSON; the gateway's clock as in history.lua
+ * ARGV    a `StoredUsage` as JSON; the gateway's clock (history-costs.ts)
  * reply   for each window 1 if the script has added the cost, 0 if the window has ended; or a string if the hash has foreign values
  */
 
@@ -63,7 +54,7 @@ export function main(): (0 | 1)[] | string | ErrorReply {
   for (const [hour, cost] of hours) {
     // The middle of the hour, by the store's clock.
     const at = Math.floor((hour * HOUR_MS + HOUR_MS / 2 + shiftMs) / HOUR_MS);
-    const failed = history().broughtLate(KEYS[1]!, at, cost, Math.floor(nowMs / HOUR_MS));
+    const failed = recordLate(KEYS[1]!, at, cost, Math.floor(nowMs / HOUR_MS));
     if (failed) return failed;
   }
   const reply: (0 | 1)[] = [];

@@ -1,6 +1,6 @@
 /*
- * The names that a script gets from Lua, from Redis, and from history.lua, which precedes it. None of them exists in Node.js: the
- * build of engine.lua (tools/engine-lua) leaves them as they are.
+ * The names that a script gets from Lua and from Redis. None of them exists in Node.js: the build of engine.lua (tools/engine-lua)
+ * leaves them as they are.
  *
  * Lua differs from TypeScript in this: 0 and '' are true, the build moves no index into `any` by one, and Redis replies `false` for a
  * value that does not exist.
@@ -34,7 +34,8 @@ export declare const struct: {
 
 /** The first byte has the place 1. */
 export declare const string: {
-  byte(this: void, text: string, at: number): number;
+  /** In the brackets of a list all bytes up to `to`. */
+  byte(this: void, text: string, at: number, to?: number): number;
   char(this: void, ...bytes: number[]): string;
   find(this: void, text: string, part: string, from: number, isPlain: true): number | undefined;
   format(this: void, format: string, ...values: Argument[]): string;
@@ -51,16 +52,6 @@ export declare function tonumber(text: string | number): number | undefined;
 
 /** Passes the elements of an array as the last arguments of a call. */
 export declare function unpack(list: readonly Argument[]): never;
-
-/** As the next one, a function of history.lua, which returns an error of the store, or nothing. */
-export declare function history(): {
-  broughtLate(this: void, key: string, hour: number, cost: number, present: number): ErrorReply | undefined;
-};
-export declare function recordAdmitted(key: string, hour: number, cost: number): ErrorReply | undefined;
-/** @returns how many arguments there are besides the clock of the gateway */
-export declare function readGatewayClock(storeSeconds: number): number;
-/** The last history in which the script could not record, because its key holds something else. */
-export declare const unrecorded: string | undefined;
 
 /** Notes the id of a change of KEYS[1] in KEYS[2] (NOTED_LUA of record-writes.ts). */
 export declare function note(change: string): void;

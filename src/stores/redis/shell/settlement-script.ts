@@ -1,17 +1,8 @@
 import { settled } from '../../../engine/settle.ts';
 import type { AccountState, Limit } from '../../../engine/types.ts';
-import {
-  ARGV,
-  cjson,
-  type ErrorReply,
-  history,
-  KEYS,
-  readGatewayClock,
-  redis,
-  string,
-  unpack,
-  type Values,
-} from './script-globals.ts';
+import { readGatewayClock } from './history-costs.ts';
+import { recordLate } from './late-costs.ts';
+import { ARGV, cjson, type ErrorReply, KEYS, redis, string, unpack, type Values } from './script-globals.ts';
 import { nowMs, seconds } from './script-time.ts';
 import { includeNow, saveAccount, windowsIn } from './stored-account.ts';
 import { MOST } from './whole-number.ts';
@@ -23,7 +14,7 @@ import { MOST } from './whole-number.ts';
  * KEYS[2] the history of the unit, and further ones behind it; then, if `isRecorded`, the history of requests behind the account and
  *         behind each of the others (`historyBehind`). Where that is gone, an operator has deleted the key or customer, and the script settles
  *         nothing
- * ARGV    a `StoredSettlement` as JSON; the gateway's clock as in history.lua
+ * ARGV    a `StoredSettlement` as JSON; the gateway's clock (history-costs.ts)
  * reply   0; or a string if the hash has foreign values, or the instants of a calendar window do not include now: then the script has
  *         done nothing
  */
@@ -72,7 +63,7 @@ export function main(): number | string | ErrorReply {
   }
   for (let i = 1; i < others; i++) {
     if (!isDeleted(i, others, isRecorded)) {
-      const error = history().broughtLate(KEYS[i]!, hour, delta, Math.floor(nowMs / 3_600_000));
+      const error = recordLate(KEYS[i]!, hour, delta, Math.floor(nowMs / 3_600_000));
       if (error) return error;
     }
   }
