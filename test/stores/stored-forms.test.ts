@@ -173,5 +173,5 @@ function bytesOf(value: string | number): string | Buffer {
 /** The name of this process is chosen at random. */
 function textOf(value: Buffer): string {
   if (value[0]! >= 0x80) return value.toString('hex');
-  return value.toString().replace(/\b(?!other)[\w-]{12} (?=\d+ \d+$)/, 'PROCESS ');
+  return value.toString().replace(/(?<=^| )(?!other)[\w-]{12} (?=\d+ \d+$)/, 'PROCESS ');
 }
