@@ -1,6 +1,6 @@
+import { hourOf } from '../engine/history-form.ts';
 import { accountIdsOf, historiesOf, inUnit, ownerIdOf } from './account-id.ts';
 import type { Allowance } from './allowance.ts';
-import { hourOf } from './history.ts';
 import type { Settlement, SettlementOutcome, SettlementSink } from './ledger.ts';
 import type { Reservation } from './verdict.ts';
 

@@ -1,11 +1,11 @@
 import { chargeOf } from '../engine/charging.ts';
 import { countIn, presentCount } from '../engine/counting.ts';
+import { hourOf } from '../engine/history-form.ts';
 import type { AccountState, Decision, Limit } from '../engine/types.ts';
 import type { WindowCount } from '../model/account.ts';
 import type { WindowName } from '../model/values.ts';
 import { type AccountIds, historiesOf, inUnit } from './account-id.ts';
 import type { Allowance } from './allowance.ts';
-import { hourOf } from './history.ts';
 import type { DeferredUsage, DeferredWindow, ReconciledUsage, UsageReconciler } from './ledger.ts';
 import { limitAt, type WindowLimit } from './windows.ts';
 

@@ -27,6 +27,11 @@ export const COST_BYTES = 5;
 export const HOUR_REFUSALS = 720;
 export const DAY_REFUSALS = 816;
 
+/** Hours since 1970. */
+export function hourOf(ms: number): number {
+  return Math.floor(ms / 3_600_000);
+}
+
 /** Days since 1970. */
 export function dayOf(hour: number): number {
   return Math.floor(hour / 24);

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
-import { type History, recordAdmitted, recordRefused } from '../../src/admit/history.ts';
+import type { History } from '../../src/admit/history.ts';
 import { askedUnit, historyReport, instantText, readHistories } from '../../src/admit/history-report.ts';
 import type { ReadHistory } from '../../src/admit/history-store.ts';
+import { recordAdmitted, recordRefused } from '../../src/stores/embedded/history-costs.ts';
 
 const HOUR_MS = 3_600_000;
 const HOUR = Math.floor(Date.parse('2026-11-22T05:00:00Z') / HOUR_MS);
@@ -10,8 +11,9 @@ const nowMs = (HOUR + 2) * HOUR_MS + 5;
 /** Cost by hours after the first. */
 function historyOf(admitted: Readonly<Record<number, number>>, refused = 0, banned = 0): ReadHistory {
   let history: History | null = null;
-  for (const [hour, cost] of Object.entries(admitted)) history = recordAdmitted(history, HOUR + Number(hour), cost);
-  return { history: recordRefused(history, HOUR, refused, banned), nowMs };
+  for (const [hour, cost] of Object.entries(admitted))
+    history = recordAdmitted(history, (HOUR + Number(hour)) * HOUR_MS, cost);
+  return { history: recordRefused(history, HOUR * HOUR_MS, refused, banned), nowMs };
 }
 
 test('histories are summed hour by hour, the oldest first, and what is missing is left out', () => {

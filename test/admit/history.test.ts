@@ -1,16 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import {
-  bucketsOf,
-  expanded,
-  type History,
-  hourOf,
-  lastUsedMsOf,
-  recordAdmitted,
-  recordRefused,
-} from '../../src/admit/history.ts';
-import { DAYS_KEPT, HOURS_KEPT } from '../../src/engine/history-form.ts';
+import { bucketsOf, expanded, type History, lastUsedMsOf } from '../../src/admit/history.ts';
+import { DAYS_KEPT, HOURS_KEPT, hourOf } from '../../src/engine/history-form.ts';
 import { historyEndsAtMs, packed } from '../../src/engine/history-moves.ts';
+import { recordAdmitted, recordRefused } from '../../src/stores/embedded/history-costs.ts';
 
 const HOUR_MS = 3_600_000;
 // The first hour of a day.
@@ -25,7 +18,7 @@ const buckets = (history: History, step: 'hour' | 'day', hour: number) =>
     banned,
   ]);
 const after = (history: History | null, ...steps: readonly (readonly [hour: number, cost: number])[]) =>
-  steps.reduce<History | null>((all, [hour, cost]) => recordAdmitted(all, HOUR + hour, cost), history)!;
+  steps.reduce<History | null>((all, [hour, cost]) => recordAdmitted(all, (HOUR + hour) * HOUR_MS, cost), history)!;
 
 test('cost is counted in its hour and its day', () => {
   const history = after(null, [0, 1], [0, 2], [23, 10], [24, 100]);
@@ -80,16 +73,16 @@ test('what is later than the clock is left out', () => {
 });
 
 test('refusals count for the last hour, and of a past hour and day they are kept in a byte each', () => {
-  let history = recordRefused(null, HOUR, 3, 100);
-  history = recordRefused(history, HOUR - 5, 1, 0);
+  let history = recordRefused(null, HOUR * HOUR_MS, 3, 100);
+  history = recordRefused(history, (HOUR - 5) * HOUR_MS, 1, 0);
   expect(buckets(history, 'hour', HOUR)).toEqual([[0, 0, 4, 100]]);
-  history = recordRefused(history, HOUR + 1, 10, 0);
+  history = recordRefused(history, (HOUR + 1) * HOUR_MS, 10, 0);
   expect(buckets(history, 'hour', HOUR + 1)).toEqual([
     [0, 0, 4, 100],
     [1, 0, 10, 0],
   ]);
   expect(buckets(history, 'day', HOUR + 1)).toEqual([[0, 0, 14, 100]]);
-  history = recordRefused(history, HOUR + 24, 0, 7);
+  history = recordRefused(history, (HOUR + 24) * HOUR_MS, 0, 7);
   expect(buckets(history, 'hour', HOUR + 24)).toEqual([
     [0, 0, 4, 100],
     [1, 0, 10, 0],
@@ -100,9 +93,9 @@ test('refusals count for the last hour, and of a past hour and day they are kept
     [24, 0, 0, 7],
   ]);
   // Their places are used again, and hold nothing of them.
-  const hours = recordRefused(Uint8Array.from(history), HOUR + 24 + 48, 1, 1);
+  const hours = recordRefused(Uint8Array.from(history), (HOUR + 24 + 48) * HOUR_MS, 1, 1);
   expect(buckets(hours, 'hour', HOUR + 72)).toEqual([[72, 0, 1, 1]]);
-  const days = recordAdmitted(recordRefused(history, HOUR + 24 * 93, 1, 1), HOUR + 24 * 93, 1);
+  const days = recordAdmitted(recordRefused(history, (HOUR + 24 * 93) * HOUR_MS, 1, 1), (HOUR + 24 * 93) * HOUR_MS, 1);
   expect(buckets(days, 'day', HOUR + 24 * 93)).toEqual([[24 * 93, 1, 1, 1]]);
 });
 
@@ -110,7 +103,7 @@ test('a cost and a count that are too large stay at the largest', () => {
   const large = after(null, [0, 2 ** 40 - 2], [0, 1]);
   expect(buckets(large, 'hour', HOUR)).toEqual([[0, 2 ** 40 - 1, 0, 0]]);
   expect(buckets(after(large, [0, 5]), 'day', HOUR)).toEqual([[0, 2 ** 40 - 1, 0, 0]]);
-  const refused = recordRefused(recordRefused(null, HOUR, 2 ** 32 - 2, 1), HOUR, 5, 0);
+  const refused = recordRefused(recordRefused(null, HOUR * HOUR_MS, 2 ** 32 - 2, 1), HOUR * HOUR_MS, 5, 0);
   expect(buckets(refused, 'hour', HOUR)).toEqual([[0, 0, 2 ** 32 - 1, 1]]);
 });
 
@@ -141,7 +134,7 @@ test('each hour of the last 48 and each day of the last 92 is there, and their s
         const byHour = new Map<number, number>();
         for (const { pause, cost } of uses) {
           hour += pause;
-          history = recordAdmitted(history, hour, cost);
+          history = recordAdmitted(history, hour * HOUR_MS, cost);
           byHour.set(hour, (byHour.get(hour) ?? 0) + cost);
         }
         const inHours = [...byHour].filter(([one]) => one > hour - 48).map(([one, cost]) => [one - HOUR, cost, 0, 0]);

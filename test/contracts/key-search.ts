@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { shadowIdOf } from '../../src/admit/account-id.ts';
-import { hourOf, recordAdmitted } from '../../src/admit/history.ts';
 import type { HistoryStore } from '../../src/admit/history-store.ts';
 import type { KeyStore } from '../../src/identify/record-store.ts';
 import { filterValues } from '../../src/model/attributes.ts';
 import type { StoredKey } from '../../src/model/record.ts';
 import { deleted } from '../../src/operations/key-changes.ts';
 import { type KeyFilter, searchKeys } from '../../src/operations/key-search.ts';
+import { recordAdmitted } from '../../src/stores/embedded/history-costs.ts';
 import { FakeCustomers } from '../identify/fake-store.ts';
 import { someCustomer } from '../identify/some-customer.ts';
 import { someKey } from '../identify/some-key.ts';
@@ -188,8 +188,7 @@ export function keySearchContract(open: () => Promise<SearchedStore>): void {
   });
 
   describe('a key is unused for 30 days', () => {
-    const used = (key: StoredKey, atMs: number, id = key.id) =>
-      store.putHistory(id, recordAdmitted(null, hourOf(atMs), 1));
+    const used = (key: StoredKey, atMs: number, id = key.id) => store.putHistory(id, recordAdmitted(null, atMs, 1));
     const startOfDay = Date.UTC(2026, 9, 24);
 
     test.each([

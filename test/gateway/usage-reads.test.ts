@@ -1,11 +1,11 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Allowance } from '../../src/admit/allowance.ts';
-import { recordAdmitted } from '../../src/admit/history.ts';
 import type { ReadHistory } from '../../src/admit/history-store.ts';
 import type { Ledger } from '../../src/admit/ledger.ts';
 import type { UsageReport } from '../../src/admit/usage-report.ts';
 import { Usage, type UsageBody } from '../../src/gateway/own-usage.ts';
 import { UnreadableRecord } from '../../src/model/record.ts';
+import { recordAdmitted } from '../../src/stores/embedded/history-costs.ts';
 import { FakeLedger } from '../admit/fake-ledger.ts';
 import { allowance } from '../support/allowance.ts';
 import { holdTime } from '../support/hold-time.ts';
@@ -20,7 +20,7 @@ class CountedHistories {
     this.reads.push(consumerId);
     if (this.away) throw new Error('away');
     if (this.isDamaged) throw new UnreadableRecord(consumerId, `The usage history of ${consumerId} cannot be read.`);
-    return { history: recordAdmitted(null, HOUR, 5), nowMs: HOUR * 3_600_000 };
+    return { history: recordAdmitted(null, HOUR * 3_600_000, 5), nowMs: HOUR * 3_600_000 };
   }
 }
 

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type History, recordAdmitted, recordLate, recordRefused } from '../../src/admit/history.ts';
+import type { History } from '../../src/admit/history.ts';
+import { recordAdmitted, recordLate, recordRefused } from '../../src/stores/embedded/history-costs.ts';
 import { REFUSALS_LUA } from '../../src/stores/redis/engine-lua.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { SETTLE, settlementOf } from '../../src/stores/redis/settlement-calls.ts';
@@ -84,13 +85,13 @@ test(
         for (const step of history) {
           hour += step.afterHours;
           if (step.kind === 'admitted') {
-            kept = recordAdmitted(kept, hour, step.cost);
+            kept = recordAdmitted(kept, hour * HOUR_MS, step.cost);
             await scripts.admitted(id, hour, step.cost);
           } else if (step.kind === 'late') {
             kept = recordLate(kept, hour - step.byHours, step.cost, hour);
             await scripts.late(id, hour - step.byHours, step.cost, hour);
           } else {
-            kept = recordRefused(kept, hour, step.refused, step.banned);
+            kept = recordRefused(kept, hour * HOUR_MS, step.refused, step.banned);
             await scripts.refused(id, hour, step.refused, step.banned);
           }
         }

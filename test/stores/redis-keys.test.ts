@@ -1,8 +1,8 @@
 import type { Redis } from 'ioredis';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { hourOf, recordAdmitted } from '../../src/admit/history.ts';
 import { byReadability } from '../../src/model/record.ts';
 import { searchKeys } from '../../src/operations/key-search.ts';
+import { recordAdmitted } from '../../src/stores/embedded/history-costs.ts';
 import type { RedisClient } from '../../src/stores/redis/connection.ts';
 import { RedisHistory } from '../../src/stores/redis/history.ts';
 import { API_KEYS } from '../../src/stores/redis/key-writes.ts';
@@ -104,7 +104,7 @@ describe('a search over keys in a Redis Cluster', () => {
     for (const key of made) await keys.create(key);
     const history = new RedisHistory({ redis, circuit });
     const nowMs = Date.UTC(2026, 10, 22);
-    await redis.set(keyspace.history(made[0]!.id), Buffer.from(recordAdmitted(null, hourOf(nowMs), 1)));
+    await redis.set(keyspace.history(made[0]!.id), Buffer.from(recordAdmitted(null, nowMs, 1)));
     const customers = new FakeCustomers();
     const filter = { ...EVERYTHING, text: 'N-0', unusedDays: 1 };
     const first = await searchKeys(filter, { limit: 3, cursor: null }, { keys, customers, history, nowMs });

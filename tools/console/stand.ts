@@ -3,8 +3,8 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { recordAdmitted, recordRefused } from '../../src/admit/history.ts';
 import { startPets } from '../../src/pets/server.ts';
+import { recordAdmitted, recordRefused } from '../../src/stores/embedded/history-costs.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
 import { eventually } from '../../test/support/conditions.ts';
 import { localRedis } from '../../test/support/redis-binary.ts';
@@ -255,8 +255,8 @@ async function writePast(redisUrl: string, keys: AnyStand['keys']): Promise<void
       const ofDay = hour % 24;
       const isDay = ofDay >= 7 && ofDay <= 20;
       const cost = Math.round((isDay ? 260 : 40) * (1 + 0.5 * Math.sin(hour / 17)) + (hour % 5) * 7);
-      history = recordAdmitted(history, hour, cost);
-      if (id === keys.banned.id && ofDay === 12) history = recordRefused(history, hour, 45, 120);
+      history = recordAdmitted(history, hour * HOUR_MS, cost);
+      if (id === keys.banned.id && ofDay === 12) history = recordRefused(history, hour * HOUR_MS, 45, 120);
     }
     await redis.set(keyspace.history(id), Buffer.from(history!), 'EX', 92 * 86_400);
   }

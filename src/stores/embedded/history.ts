@@ -1,14 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { historiesOf } from '../../admit/account-id.ts';
-import {
-  type History,
-  hourOf,
-  lastHourOf,
-  lastUsedMsOf,
-  recordAdmitted,
-  recordLate,
-  recordRefused,
-} from '../../admit/history.ts';
+import { type History, lastHourOf, lastUsedMsOf } from '../../admit/history.ts';
 import {
   type HistoryStore,
   keptRefusal,
@@ -17,10 +9,11 @@ import {
   type Refusals,
   type RefusedConsumer,
 } from '../../admit/history-store.ts';
-import { HISTORY_BYTES, LAST_HOUR_BYTES } from '../../engine/history-form.ts';
+import { HISTORY_BYTES, hourOf, LAST_HOUR_BYTES } from '../../engine/history-form.ts';
 import { historyEndsAtMs } from '../../engine/history-moves.ts';
 import { UnreadableRecord } from '../../model/record.ts';
 import { answering, transaction } from './database.ts';
+import { recordAdmitted, recordLate, recordRefused } from './history-costs.ts';
 
 /** Maximum written histories that stay in memory. */
 const REMEMBERED = 10_000;
@@ -48,7 +41,7 @@ export class Histories {
 
   admitted(consumerId: string, nowMs: number, cost: number): void {
     const history = this.#find(consumerId);
-    if (history !== UNREADABLE) this.#keep(consumerId, recordAdmitted(history, hourOf(nowMs), cost));
+    if (history !== UNREADABLE) this.#keep(consumerId, recordAdmitted(history, nowMs, cost));
   }
 
   /** Adds settled cost to the hour of an earlier request, or takes it back. */
@@ -60,7 +53,7 @@ export class Histories {
 
   refused(consumerId: string, nowMs: number, refused: number, banned: number): void {
     const history = this.#find(consumerId);
-    if (history !== UNREADABLE) this.#keep(consumerId, recordRefused(history, hourOf(nowMs), refused, banned));
+    if (history !== UNREADABLE) this.#keep(consumerId, recordRefused(history, nowMs, refused, banned));
   }
 
   /** Null if the consumer has no history. */

@@ -90,7 +90,7 @@ function charging_count(windows, limits, nowMs, spent)
   end
 end
 end
-local history_form_HISTORY_BYTES, history_form_LAST_HOUR_BYTES, history_form_HOURS_KEPT, history_form_DAYS_KEPT, history_form_RECENT, history_form_HOURS, history_form_DAYS, history_form_COST_BYTES, history_form_HOUR_REFUSALS, history_form_DAY_REFUSALS, history_form_dayOf, history_form_costOfHourAt, history_form_costOfDayAt
+local history_form_HISTORY_BYTES, history_form_LAST_HOUR_BYTES, history_form_HOURS_KEPT, history_form_DAYS_KEPT, history_form_RECENT, history_form_HOURS, history_form_DAYS, history_form_COST_BYTES, history_form_HOUR_REFUSALS, history_form_DAY_REFUSALS, history_form_hourOf, history_form_dayOf, history_form_costOfHourAt, history_form_costOfDayAt
 do
 --- The usage of one consumer: by hour for 48 hours and by day for 92 days, UTC. Both stores keep it in the same 1,000 bytes, so a million
 -- consumers take about a gigabyte. history-moves.ts says how it moves from one hour to the next.
@@ -118,6 +118,10 @@ history_form_DAYS = 260
 history_form_COST_BYTES = 5
 history_form_HOUR_REFUSALS = 720
 history_form_DAY_REFUSALS = 816
+--- Hours since 1970.
+function history_form_hourOf(ms)
+  return math.floor(ms / 3600000)
+end
 --- Days since 1970.
 function history_form_dayOf(hour)
   return math.floor(hour / 24)

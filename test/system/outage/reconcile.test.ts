@@ -1,8 +1,9 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { bucketsOf, hourOf } from '../../../src/admit/history.ts';
+import { bucketsOf } from '../../../src/admit/history.ts';
 import type { DeferredUsage, DeferredWindow } from '../../../src/admit/ledger.ts';
 import { WINDOW_MS } from '../../../src/engine/counting.ts';
+import { hourOf } from '../../../src/engine/history-form.ts';
 import type { WindowName } from '../../../src/model/values.ts';
 import { Circuit } from '../../../src/stores/redis/circuit.ts';
 import { DurableWrites } from '../../../src/stores/redis/durable-writes.ts';
