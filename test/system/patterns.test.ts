@@ -18,6 +18,8 @@ const SHIPPED = 'it reads the files of the console, which are shipped with the g
 
 /** Patterns that take quadratic time, and why no text of others that is long reaches them. */
 const QUADRATIC: Readonly<Record<string, string>> = {
+  '/("(?:\\\\.|[^"\\\\\\n])*")|^(?: +(?:--.*)?|--.*)| *([=~<>+*/%#,(){}]+) *|(?<!\\.)\\b(____\\w+|[a-z]+_(?!script\\b)\\w+(?<!_script)\\b)/gm':
+    'engine-lua.ts: it reads the generated scripts, which are shipped with the gateway',
   '/\\/((?:src|node_modules)\\/[^\\s()]+:\\d+:\\d+)/': 'main.ts: it reads the stack of an error of our own',
   '/[.\\s]+$/': 'main.ts: it reads the first line of an error of a command',
   '/:? "(?:[^"\\\\]|\\\\.)*[A-Za-z0-9](?:[^"\\\\]|\\\\.)*"/g': 'yaml-tree.ts: it reads one message of the YAML parser',
