@@ -5,7 +5,7 @@ import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse, parseDocument } from 'yaml';
 import { blocksOf, PAGES } from '../../support/guides.ts';
-import { ROOT, startProcess, startTollgate, temporaryFolder } from '../../support/processes.ts';
+import { ROOT, startProcess, startTollgate, TOLLGATE_IN_SHELL, temporaryFolder } from '../../support/processes.ts';
 import { testRedis } from '../../support/redis.ts';
 import { ROOM } from '../../support/room.ts';
 
@@ -121,7 +121,7 @@ beforeAll(async () => {
   git('commit', '-q', '-m', 'plans');
   const programs = join(clone, '.programs');
   mkdirSync(programs);
-  const tollgate = `#!/bin/sh\nexec '${process.execPath}' '${join(ROOT, 'bin', 'tollgate.js')}' "$@"\n`;
+  const tollgate = `#!/bin/sh\nexec ${TOLLGATE_IN_SHELL} "$@"\n`;
   writeFileSync(join(programs, 'tollgate'), tollgate, { mode: 0o755 });
   // curl fails when the answer is an error, and prints no progress.
   writeFileSync(join(clone, '.curlrc'), 'fail-with-body\nsilent\nshow-error\n');
