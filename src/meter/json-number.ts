@@ -6,6 +6,8 @@ const MAX_DEPTH = 512;
 const MAX_NUMBER = 41;
 /** A byte of a name has at most six in a JSON text: `\u0061`. */
 const BYTES_PER_BYTE = 6;
+/** How much of a name is kept, in bytes: another spelling has hyphens and underscores that the name of the path has not. */
+const keptOf = (name: Buffer) => 2 * BYTES_PER_BYTE * name.length + 256;
 
 /**
  * What a JSON text has at a pointer; a text of digits is that number. `absent`: nothing, or null. `invalid`: something else than an
@@ -342,7 +344,7 @@ export class JsonNumber {
 
   /** Keeps what may be a name of the path, of which a part is in another piece or has escapes. */
   #keepName(bytes: Buffer, from: number, to: number): void {
-    const max = this.#names[this.#depth - 1]!.length * BYTES_PER_BYTE + 1;
+    const max = keptOf(this.#names[this.#depth - 1]!);
     this.#name += bytes.toString('latin1', from, Math.min(to, from + max - this.#name.length));
   }
 
@@ -480,5 +482,6 @@ function isLike(bytes: Buffer, from: number, to: number, name: Buffer): boolean 
     if (i === name.length || (byte | IS_SMALL) !== (name[i]! | IS_SMALL)) return false;
     i++;
   }
+  while (name[i] === UNDERSCORE || name[i] === MINUS) i++;
   return i === name.length;
 }

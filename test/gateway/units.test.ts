@@ -232,6 +232,11 @@ describe('however a request asks for its reserve (reliability 381) (reliability 
     ['says it with other letters as well', '{"max_tokens":1,"MAX_TOKENS":20}', 800],
     ['says it with letters that fold', '{"max_to\u212Aens":20}', 800],
     ['says it with escapes', '{"\\u004dax_tokens":20}', 800],
+    [
+      'says it in escapes, with a hyphen before each letter',
+      `{"${[...'max_tokens'].map((c) => `\\u002d\\u00${c.charCodeAt(0).toString(16)}`).join('')}":20}`,
+      800,
+    ],
     ['says it with an escaped name', '{"\\u006dax_tokens":20}', 20],
     ['says it in camel case', '{"maxTokens":20}', 800],
     ['says something similar', '{"max_tokens":20,"max_tokens_2":30}', 20],

@@ -32,6 +32,22 @@ function expectedAt(of: unknown, pointer: readonly string[], read = amountOf): N
   return (typeof value === 'number' ? read(JSON.stringify(value)) : null) ?? 'invalid';
 }
 
+/** Whether an object on the path has another spelling of the path's next name, which a strict reader refuses. */
+function hasOtherSpelling(of: unknown, path: readonly string[]): boolean {
+  let value = of;
+  return path.some((token) => {
+    const names = Array.isArray(value) ? [] : Object.keys(value as object);
+    value = (value as Record<string, unknown>)[token];
+    return names.some((name) => name !== token && spelling(name) === spelling(token));
+  });
+}
+
+/** Equal for names that differ only in case, hyphens and underscores. */
+const spelling = (name: string) => {
+  const letters = name.replace(/[-_]/g, '').replaceAll('ſ', 's').replaceAll('\u212a', 'k');
+  return String.fromCharCode(...Buffer.from(letters).map((byte) => byte | 0x20));
+};
+
 const escaped = (character: string) =>
   Array.from(
     { length: character.length },
@@ -47,7 +63,7 @@ const withEscapes = (json: string, every: number) =>
   );
 
 const name = fc.oneof(
-  fc.constantFrom('a', 'b', 'ab', '', '0', '1', 'é', '😀', '"', '\\', '{', 'a"}', '\n'),
+  fc.constantFrom('a', 'A', 'b', 'a_b', 'ab', 'a-', '', '0', '1', 'é', '😀', '"', '\\', '{', 'a"}', '\n'),
   fc.string({ unit: 'grapheme' }),
 );
 const leaf = fc.oneof(
@@ -97,7 +113,8 @@ test('any number at any pointer is found, in any pieces, white space and escapes
       const path = pathIn(of, by);
       const expected = expectedAt(of, path);
       expect(foundIn(split(Buffer.from(text), at), path)).toBe(expected);
-      expect(numberIn(Buffer.from(text), path)).toBe(expectedAt(of, path, wholeNumberOf));
+      const strict = hasOtherSpelling(of, path) ? 'invalid' : expectedAt(of, path, wholeNumberOf);
+      expect(numberIn(Buffer.from(text), path)).toBe(strict);
     }),
     { seed: SEED, numRuns: tries(1500, 50_000) },
   );
