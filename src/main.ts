@@ -8,6 +8,7 @@ import { customersList, customersShow } from './cli/customers/customers-show.ts'
 import { deprecations } from './cli/deprecations-command.ts';
 import { doctor } from './cli/doctor-command.ts';
 import { docs } from './cli/documents/docs.ts';
+import { explain } from './cli/explain-command.ts';
 import { gatewayCheck } from './cli/gateway/gateway-check.ts';
 import { init } from './cli/init.ts';
 import { keysApply } from './cli/keys/apply.ts';
@@ -101,6 +102,7 @@ const GROUPS: Readonly<Record<string, readonly Entry[]>> = {
   ],
   Look: [
     ['List the callers that are refused right now', now],
+    ['Explain why a request was refused', explain],
     ['Show what a caller has used', usage],
     ['Print what all callers used, for billing', usageExport],
     ...changesUnder('usage'),

@@ -127,6 +127,10 @@ function atOwner(socketPath: string, { answerWithinMs: withinMs }: Terminal): Op
   });
 }
 
+/** For an operation on what gateways remember. */
+const ONLY_GATEWAYS =
+  'Only a gateway knows that, and none was asked. Name the admin port of one with --gateway or TOLLGATE_GATEWAY, and a token of it in TOLLGATE_TOKEN.';
+
 /**
  * Does operations on a store that this process has open.
  * @param warn called with a line for stderr if the record of a change is missing or lacks the outcome
@@ -137,6 +141,7 @@ export function operationsHere(store: OpenStore, warn: (line: string) => void): 
     name: store.name,
     async perform<O extends AnyOperation>(operation: O, input: InputOf<O>, { once = null, version }: AskedAt = {}) {
       const asked = { ...PLAINLY, once, versions: version === undefined ? null : [version] };
+      if (operation.on === 'live') throw new Failure('gateway_unavailable', ONLY_GATEWAYS);
       const recording = recordingOf(store, warn);
       const done = await performGiven(operation, contexts, recording, partsOf(operation, input), asked);
       const { output, change, isRepeated = false } = done as Awaited<ReturnType<AnyOperation['run']>>;

@@ -176,7 +176,7 @@ function cellOfUnreadable(head: string, id: string): string {
 
 interface ShowCommand<O extends AnyOperation> extends Reading<O> {
   /** The word that names what is shown; null: there is none. */
-  readonly positional: Placeholder | 'VERSION' | null;
+  readonly positional: Placeholder | 'VERSION' | 'REQUEST_ID' | null;
   /** The operation in place of `operation` for a customer, where there is another one. */
   readonly ofCustomer?: AnyOperation;
   /** Options beside the members of the input. */
@@ -195,7 +195,7 @@ interface ShowCommand<O extends AnyOperation> extends Reading<O> {
 /** A command that prints what an operation returns about one thing. */
 export function showCommand<O extends AnyOperation>(spec: ShowCommand<O>): Command {
   const { name, operation, positional, ofCustomer = operation, spelled = {}, hidden = [], given, text, note } = spec;
-  const isId = positional !== null && positional !== 'VERSION';
+  const isId = positional !== null && positional !== 'VERSION' && positional !== 'REQUEST_ID';
   const own = Object.entries(optionsOf(spec)).filter(([option]) => !hidden.includes(option));
   return {
     name,

@@ -225,7 +225,6 @@ test('a group alone is an error that shows the help of its commands', async () =
 test.each([
   ['logs', 'standard output'],
   ['reload', 'SIGHUP'],
-  ['explain', '`tollgate console`'],
   ['status', '`tollgate doctor`'],
   ['start-server', '`tollgate serve`'],
   ['events', 'GET /admin/events/requests'],

@@ -24,7 +24,9 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
     const ofCustomer = await make('/keys', { customer: customer.id });
     Object.assign(known, { KEY: key.id, CUSTOMER: customer.id });
     for (const secret of [key.key, ofCustomer.key]) await gateway.get('/v1/pets', secret);
-    for (let i = 0; i < 14; i++) await gateway.get('/v1/pets', key.key);
+    for (let i = 0; i < 14; i++) {
+      await gateway.get('/v1/pets', key.key, { headers: { 'X-Request-Id': i === 3 ? 'refused-1' : `sent-${i}` } });
+    }
     await eventually(async () => {
       const { body } = await ask(gateway, 'GET', '/admin/plans/history');
       known.VERSION = body.versions[0].version;
@@ -60,6 +62,32 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
       const text = await runCommand(env, ...meant(words).split(' '));
       expect([text.code, text.stderr]).toEqual([0, '']);
     }
+  });
+
+  test('`explain` says what Explain in the console says, and of an unknown id what is known', async () => {
+    const there = { TOLLGATE_GATEWAY: `http://127.0.0.1:${gateway.adminPort}`, TOLLGATE_TOKEN: TOKEN };
+    // The gateway that owns the embedded store is asked by its socket; of those on a Redis, one has to be named.
+    const own = { ...gateway.env, ADMIN_TOKEN: undefined };
+    const { body } = await ask(gateway, 'GET', '/admin/refusals/refused-1');
+    for (const env of store === 'Redis' ? [there] : [there, own]) {
+      const found = await runCommand(env, 'explain', 'refused-1', '--json');
+      expect([found.code, JSON.parse(found.stdout)]).toEqual([0, body]);
+      const text = await runCommand(env, 'explain', 'refused-1');
+      const [{ sentence, advice, limits }] = body.refusals;
+      expect([text.code, text.stderr]).toEqual([0, '']);
+      expect(text.stdout.replaceAll(/\s+/g, ' ')).toContain(`${sentence} ${advice} The request came`);
+      for (const { used, limit, remaining } of limits) {
+        expect(text.stdout).toContain(`${used} of ${limit} used, ${remaining} left`);
+      }
+      const unknown = await runCommand(env, 'explain', 'never-sent');
+      expect([unknown.code, unknown.stderr]).toEqual([1, expect.stringContaining('No gateway remembers')]);
+    }
+    if (store !== 'Redis') return;
+    const alone = await runCommand(own, 'explain', 'refused-1');
+    expect([alone.code, alone.stderr]).toEqual([
+      1,
+      expect.stringContaining('Name the admin port of one with --gateway'),
+    ]);
   });
 
   test('a secret in place of an id or a text reaches no URL of a gateway', async () => {

@@ -66,7 +66,6 @@ const HINTS: ReadonlyMap<string, string> = new Map(
     log: LOG,
     reload: 'A gateway reads changed files by itself, and at once when it gets SIGHUP.',
     stop: 'Send SIGTERM to the gateway: it finishes what is under way and ends.',
-    explain: '`tollgate console` opens Explain; for programs there is GET /admin/refusals/ID on the admin port.',
     status: LOOK,
     health: LOOK,
     top: LOOK,
