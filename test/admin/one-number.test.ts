@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { LogLine } from '../../src/simulate/log-line.ts';
 import { eventually } from '../support/conditions.ts';
-import { ask, openWithAdmin, STORES } from './operator.ts';
+import { runCommand } from '../support/run-command.ts';
+import { ask, openWithAdmin, STORES, TOKEN } from './operator.ts';
 
 describe.each(Object.entries(STORES))('limit, used and left on %s', (_, emptyStore) => {
   test('are the same in the fields, the log, the usage, near and the explanation of a refusal while a top-up is in force (reliability 375)', async () => {
@@ -28,6 +30,10 @@ describe.each(Object.entries(STORES))('limit, used and left on %s', (_, emptySto
     const standing = refusal.limits.find(({ window }: { window: string }) => window === 'customer-minute');
     expect(standing).toMatchObject({ limit: 20, used: 20, remaining: 0 });
     expect(refusal.sentence).toContain('had used 20 of 20 requests');
+    const there = { TOLLGATE_GATEWAY: `http://127.0.0.1:${gateway.adminPort}`, TOLLGATE_TOKEN: TOKEN };
+    const shown = [await runCommand(there, 'explain', 'numbers-21'), await runCommand(there, 'usage', id)];
+    expect(shown[0]!.stdout).toContain('customer-minute (fixed): 20 of 20 used, 0 left');
+    expect(shown[1]!.stdout).toMatch(/customer-minute\s+20\s+20\s+0\s/);
 
     const lines = await eventually(() => {
       const found = gateway.process.stdout.split('\n').filter((line) => line.includes('"requestId":"numbers-'));
@@ -37,6 +43,10 @@ describe.each(Object.entries(STORES))('limit, used and left on %s', (_, emptySto
       const { limits, remaining, topUps } = JSON.parse(line);
       expect([limits['customer-minute'], remaining['customer-minute']]).toEqual(fields[i]);
       expect(topUps).toEqual({ 'customer-minute': 17 });
+      // A simulation takes the top-up off the limit, and nothing off what was used.
+      const read = new LogLine();
+      expect([read.read(line, 0, line.length), read.used]).toEqual(['decided', Math.min(i + 1, 20)]);
+      expect(read.limits).toContain('"customer-minute":3');
     }
   });
 });
