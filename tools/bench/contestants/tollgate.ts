@@ -59,6 +59,7 @@ export function tollgateBefore(folder: string): Contestant {
 export interface GatewayToGuard {
   readonly port: number;
   readonly pid: number;
+  readonly redisPort: number;
   /** Where it writes them at SIGUSR2, see guard/allocated-bytes.ts. */
   readonly bytesFile: string;
 }
@@ -67,12 +68,12 @@ export interface GatewayToGuard {
 export async function startForGuard(world: World): Promise<GatewayToGuard> {
   const bytesFile = join(world.folder, 'allocated-bytes');
   const preload = join(import.meta.dirname, '..', 'guard', 'allocated-bytes.ts');
-  const { port, pid } = await start(world, 'tollgate-guarded', {
+  const { port, pid, redis } = await start(world, 'tollgate-guarded', {
     workers: 1,
     checkout: TOLLGATE,
     counting: { preload, bytesFile },
   });
-  return { port, pid, bytesFile };
+  return { port, pid, redisPort: redis!.port, bytesFile };
 }
 
 interface Which {

@@ -1,19 +1,24 @@
 import { readFile, rm } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
+import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { COSTLY, type GatewayToGuard, startForGuard } from '../contestants/tollgate.ts';
-import type { KeyKind } from '../request.ts';
+import { withRedis, workOf } from '../redis.ts';
 import { SCENARIOS } from '../scenarios.ts';
 import { type Asker, asker, GET, UNTIL_STEADY } from '../verify.ts';
-import { newSecret, openWorld, type World } from '../world.ts';
+import { type KeySet, newSecret, openWorld, type World } from '../world.ts';
 import { type Costs, GUARDED, type Guarded, type RequestCost } from './costs.ts';
 import { countSystemCalls } from './system-calls.ts';
 
-const KEY_KIND: Readonly<Record<Guarded, KeyKind>> = {
-  admitted: 'good',
-  banned: 'banned',
-  spent: 'spent',
-  'unknown key': 'unknown',
+/** The key of the next request of each kind. */
+const KEY: Readonly<Record<Guarded, (keys: Keys) => string>> = {
+  admitted: ({ good }) => good[0]!,
+  'first of a key': ({ unused }) => unused.next().value!,
+  banned: ({ banned }) => banned,
+  spent: ({ spent }) => spent,
+  'unknown key': newSecret,
 };
+
+type Keys = KeySet & { readonly unused: Iterator<string> };
 
 /** Until the compiler has seen what is hot, and what is kept of the last requests is full. */
 const WARM_UP = 12_000;
@@ -22,6 +27,9 @@ const COUNTED = 4_000;
 const PASSES = 3;
 const COUNTED_CALLS = 1_000;
 const IDLE_MS = 3_000;
+/** Of a key's first requests there are fewer: each has a key of its own, and the gateway writes later, and slowly, that it was used. */
+const FIRST = { warmUp: 4_000, counted: 1_500 };
+const KEYS = UNTIL_STEADY + FIRST.warmUp + PASSES * FIRST.counted + COUNTED_CALLS;
 
 export interface GuardOptions {
   readonly signal: AbortSignal;
@@ -37,48 +45,78 @@ export async function measureCosts({ signal, say }: GuardOptions): Promise<Costs
   for (const kind of GUARDED) {
     signal.throwIfAborted();
     // A world for each: what one kind of request leaves behind would be part of the next.
-    const world = await openWorld(SCENARIOS[0]!, false);
+    const world = await openWorld({ ...SCENARIOS[0]!, keys: kind === 'first of a key' ? KEYS : 1 }, false);
     try {
       costs[kind] = await costOf(kind, world, await startForGuard(world));
     } finally {
       await world.close();
     }
-    const { bytes, systemCalls } = costs[kind]!;
-    say(`${kind}: ${bytes} bytes, ${systemCalls ?? 'unknown'} system calls`);
+    say(`${kind}: ${JSON.stringify(costs[kind])}`);
   }
   return costs as Costs;
 }
 
-async function costOf(kind: Guarded, world: World, { port, pid, bytesFile }: GatewayToGuard): Promise<RequestCost> {
-  const ask = asker(port);
+async function costOf(kind: Guarded, { keys }: World, gateway: GatewayToGuard): Promise<RequestCost> {
+  const ask = asker(gateway.port);
+  const own = { ...keys, unused: keys.good.values() };
+  const isFirst = kind === 'first of a key';
+  const { warmUp, counted } = isFirst ? FIRST : { warmUp: WARM_UP, counted: COUNTED };
+  let used = UNTIL_STEADY;
+  const requests = async (count: number) => {
+    await load(ask, kind, own, count);
+    used += count;
+    if (isFirst) await untilNoted(gateway.redisPort, used);
+  };
   try {
-    for (let i = 0; i < UNTIL_STEADY; i++) await ask(GET, keyFor(kind, world));
-    await load(ask, kind, world, WARM_UP);
-    const idleBytesPerMs = await idleAllocation(pid, bytesFile);
-    let least = Number.POSITIVE_INFINITY;
-    for (let pass = 0; pass < PASSES; pass++) {
-      await allocatedBytes(pid, bytesFile);
-      const beganAtMs = performance.now();
-      await load(ask, kind, world, COUNTED);
-      const besidesBytes = idleBytesPerMs * (performance.now() - beganAtMs);
-      least = Math.min(least, (await allocatedBytes(pid, bytesFile)) - besidesBytes);
-    }
-    return { bytes: Math.round(least / COUNTED), systemCalls: await systemCallsOf(kind, world, ask, pid) };
+    for (let i = 0; i < UNTIL_STEADY; i++) await ask(GET, KEY[kind](own));
+    await requests(warmUp);
+    const idle = await workWhile(gateway, () => delay(IDLE_MS));
+    const passes: Work[] = [];
+    for (let pass = 0; pass < PASSES; pass++) passes.push(await workWhile(gateway, () => requests(counted)));
+    /** Without what the timers of the gateway do: on a slow machine more of it falls into the time of a pass. */
+    const perRequest = (name: keyof Work) => {
+      const works = passes.map((work) => work[name] - (idle[name] / idle.ms) * work.ms);
+      return Math.max(0, Math.min(...works) / counted);
+    };
+    return {
+      bytes: Math.round(perRequest('bytes')),
+      systemCalls: await systemCallsOf(gateway, () => requests(COUNTED_CALLS)),
+      scripts: inHundredths(perRequest('scripts')),
+      commands: inHundredths(perRequest('commands')),
+    };
   } finally {
     ask.end();
   }
 }
 
-/** The calls for each request, without those of the timers of the gateway, of which a slow machine sees more in the time of a pass. */
-async function systemCallsOf(kind: Guarded, world: World, ask: Asker, pid: number): Promise<number | null> {
-  const idle = await timedCalls(pid, () => delay(IDLE_MS));
-  const busy = await timedCalls(pid, () => load(ask, kind, world, COUNTED_CALLS));
-  if (idle === null || busy === null) return null;
-  const besides = (idle.calls / idle.ms) * busy.ms;
-  return Math.round(((busy.calls - besides) / COUNTED_CALLS) * 100) / 100;
+/** What a gateway and its Redis do in a time. */
+interface Work {
+  readonly ms: number;
+  readonly bytes: number;
+  readonly scripts: number;
+  readonly commands: number;
 }
 
-async function timedCalls(pid: number, work: () => Promise<unknown>): Promise<{ calls: number; ms: number } | null> {
+async function workWhile({ pid, bytesFile, redisPort }: GatewayToGuard, work: () => Promise<void>): Promise<Work> {
+  const before = await workOf(redisPort);
+  await allocatedBytes(pid, bytesFile);
+  const beganAtMs = performance.now();
+  await work();
+  const ms = performance.now() - beganAtMs;
+  const bytes = await allocatedBytes(pid, bytesFile);
+  const { scripts, commands } = await workOf(redisPort);
+  return { ms, bytes, scripts: scripts - before.scripts, commands: commands - before.commands };
+}
+
+/** The calls for each request, without those of the timers of the gateway, of which a slow machine sees more in the time of a pass. */
+async function systemCallsOf({ pid }: GatewayToGuard, work: () => Promise<void>): Promise<number | null> {
+  const idle = await timedCalls(pid, () => delay(IDLE_MS));
+  const busy = await timedCalls(pid, work);
+  if (idle === null || busy === null) return null;
+  return inHundredths((busy.calls - (idle.calls / idle.ms) * busy.ms) / COUNTED_CALLS);
+}
+
+async function timedCalls(pid: number, work: () => Promise<void>): Promise<{ calls: number; ms: number } | null> {
   let ms = 0;
   const calls = await countSystemCalls(pid, async () => {
     const beganAtMs = performance.now();
@@ -88,30 +126,24 @@ async function timedCalls(pid: number, work: () => Promise<unknown>): Promise<{ 
   return calls === null ? null : { calls, ms };
 }
 
-/** What the process allocates by its own timers, bytes a millisecond: on a slow machine more of it falls into the time of a pass. */
-async function idleAllocation(pid: number, bytesFile: string): Promise<number> {
-  await allocatedBytes(pid, bytesFile);
-  const beganAtMs = performance.now();
-  await delay(IDLE_MS);
-  const bytes = await allocatedBytes(pid, bytesFile);
-  return bytes / (performance.now() - beganAtMs);
+/** Waits until the gateway has written for each of `count` keys that its secret was used. */
+async function untilNoted(redisPort: number, count: number): Promise<void> {
+  await withRedis(redisPort, async (redis) => {
+    while ((await redis.keys(keyspace.secretUses('*'))).length < count) await delay(100);
+  });
 }
 
-async function load(ask: Asker, kind: Guarded, world: World, requests: number): Promise<void> {
-  const keys = Array.from({ length: requests }, () => keyFor(kind, world));
-  const expected = kind === 'admitted' ? 200 : 429;
-  for (const [i, key] of keys.entries()) {
+const inHundredths = (count: number) => Math.round(count * 100) / 100;
+
+async function load(ask: Asker, kind: Guarded, keys: Keys, requests: number): Promise<void> {
+  const taken = Array.from({ length: requests }, () => KEY[kind](keys));
+  const isAdmitted = kind === 'admitted' || kind === 'first of a key';
+  for (const [i, key] of taken.entries()) {
     // Of the same cost, refusals within a millisecond share what is made for them, and how many do depends on the machine.
-    const isOther = kind !== 'admitted' && i % 2 === 1;
+    const isOther = !isAdmitted && i % 2 === 1;
     const { status } = await ask(isOther ? { ...GET, target: COSTLY } : GET, key);
-    if (status !== expected) throw new Error(`a request that is '${kind}' was answered with ${status}`);
+    if (status !== (isAdmitted ? 200 : 429)) throw new Error(`a request that is '${kind}' was answered with ${status}`);
   }
-}
-
-function keyFor(kind: Guarded, { keys }: World): string {
-  const keyKind = KEY_KIND[kind];
-  if (keyKind === 'good') return keys.good[0]!;
-  return keyKind === 'spent' || keyKind === 'banned' ? keys[keyKind] : newSecret();
 }
 
 /** What the process has allocated since the last call. It writes the figure into a file. */
