@@ -9,12 +9,12 @@ export const explain = showCommand({
   name: 'explain',
   operation: explainRefusal,
   about:
-    'Explains why a request was refused, by the X-Request-Id of its response, and what to do about it, in the words of Explain in the ' +
+    'Explains why a request was refused or failed, by the X-Request-Id of its response, and what to do about it, in the words of Explain in the ' +
     'console. Gateways know that: it asks the one of TOLLGATE_GATEWAY, or the one that owns the embedded store.',
   positional: 'REQUEST_ID',
   examples: ['tollgate explain 0a1b2c3d4e5f', 'tollgate explain 0a1b2c3d4e5f --json'],
   text: ({ refusals }, print) => {
-    const several = `${refusals.length} refused requests had this id, because the client used it again. The newest is first.\n\n`;
+    const several = `${refusals.length} requests with this id were refused or failed, because the client used it again. The newest is first.\n\n`;
     return `${refusals.length > 1 ? several : ''}${refusals.map((one) => refusalText(one, print)).join('\n')}`;
   },
 });
@@ -24,8 +24,22 @@ type ShownRefusal = OutputOf<typeof explainRefusal>['refusals'][number];
 /** A refusal in lines, with the steps of the screen. */
 function refusalText(refusal: ShownRefusal, print: Print): string {
   const { moment, terminal } = print;
-  const { at, clientAddress, method, path, gateway, gatewayHost, route, cost, limits, strike, ban, status, retryAt } =
-    refusal;
+  const {
+    at,
+    clientAddress,
+    method,
+    path,
+    gateway,
+    gatewayHost,
+    route,
+    cost,
+    limits,
+    strike,
+    ban,
+    retryAt,
+    upstream,
+    target,
+  } = refusal;
   const words = `${refusal.sentence}\n${refusal.advice}`.split('\n').map((line) => wrapped(line, '', terminal));
   return `${words.join('')}\n${linesOf([
     ['The request came', `${moment(at)} from ${clientAddress}\n${method} ${path ?? '(not readable)'}`],
@@ -36,9 +50,15 @@ function refusalText(refusal: ShownRefusal, print: Print): string {
     ...(cost > 1 ? [['Cost', String(cost)] as const] : []),
     ...(strike === null ? [] : [['Strike', `${strike.number} of ${strike.of}`] as const]),
     ...(ban === null ? [] : [['Ban', `${ban.number}, until ${moment(ban.until)}`] as const]),
-    ['Response', `${status} ${refusal.code}`],
+    ...(upstream === null ? [] : [['Upstream', target === null ? upstream : `${upstream} ${target}`] as const]),
+    ['Response', responseText(refusal)],
     ['Earliest moment that succeeds', retryAt === null ? 'Not a matter of waiting.' : moment(retryAt)],
   ])}`;
+}
+
+function responseText({ status, code, totalMs, endedBy }: ShownRefusal): string {
+  const after = totalMs === null ? '' : ` after ${totalMs} ms`;
+  return `${status}${code === '' ? '' : ` ${code}`}${after}${endedBy === null ? '' : `, ended by the ${endedBy}`}`;
 }
 
 function callerText({ consumerId, name, owner, plan }: ShownRefusal): string {

@@ -98,10 +98,22 @@ export const tailFilter = z.object({
   status: wanted,
 });
 
-/** A refused request, as one gateway process keeps it. */
+/** Who ended a request. */
+export const ENDERS = ['gateway', 'service', 'client'] as const;
+
+/** A request that was refused or failed, as one gateway process keeps it. */
 export type KeptRefusal = DeepReadonly<z.output<typeof refusal>>;
 export const refusal = request.extend({
-  code: text,
+  code: text.describe('Of the error; empty if the gateway sent none: the service answered, or the client left.'),
+  upstream: text
+    .nullable()
+    .describe('The upstream, by its name in gateway.yaml; null if the request was not to be forwarded.'),
+  target: text.nullable().describe('The last target that was chosen for it; null if none was.'),
+  totalMs: z.number().nonnegative().nullable().describe('How long it took in all; null if that is not known.'),
+  endedBy: text
+    .nullable()
+    .meta({ enum: [...ENDERS, null] })
+    .describe('Who ended it: the gateway, which refused it or had waited long enough, the service or the client.'),
   judgement,
   policy: text
     .nullable()
@@ -143,8 +155,13 @@ export const refusal = request.extend({
   ),
 });
 
-/** A refusal in a message of another gateway. One of a later version may judge in other words, one of an earlier does not name policies. */
-export const sentRefusal = refusal.extend({ judgement: text, policy: refusal.shape.policy.default(null) });
+/** A refusal in a message of another gateway. One of a later version may judge in other words, one of an earlier lacks some members. */
+export const sentRefusal = refusal.extend({
+  judgement: text,
+  ...{ policy: refusal.shape.policy.default(null), upstream: refusal.shape.upstream.default(null) },
+  ...{ target: refusal.shape.target.default(null), totalMs: refusal.shape.totalMs.default(null) },
+  endedBy: refusal.shape.endedBy.default(null),
+});
 
 /** What is remembered of the last requests of a caller. */
 export type LastCalls = DeepReadonly<z.output<typeof lastCalls>>;

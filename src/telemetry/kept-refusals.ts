@@ -1,9 +1,9 @@
 import { isOfCustomer } from '../admit/account-id.ts';
 import type { Allowance } from '../admit/allowance.ts';
 import { formOf } from '../admit/windows.ts';
-import type { Exchange } from '../gateway/exchange.ts';
+import { CLIENT_CLOSED_REQUEST, type Exchange } from '../gateway/exchange.ts';
 import { formText } from '../model/plan.ts';
-import { type Judgement, type KeptRefusal, type PaidAmounts, SOURCES } from '../model/refusal.ts';
+import { type ENDERS, type Judgement, type KeptRefusal, type PaidAmounts, SOURCES } from '../model/refusal.ts';
 import { WINDOWS } from '../model/values.ts';
 import { reportedOfCaller } from '../operations/live/found.ts';
 import { type RefusalFacts, textsOf } from '../operations/live/refusal-text.ts';
@@ -18,8 +18,9 @@ const NUMBER = {
   ...{ idLength: 5, addressLength: 6, methodLength: 7, pathLength: 8 },
   /** Of the verdict that refused the request. */
   ...{ strike: 9, retryAtMs: 10, banNumber: 11, banUntilMs: 12, imposedBan: 13 },
+  totalMs: 14,
   /** Then three for each limit that applied: the limit, the count at the decision, and what was left. */
-  limits: 14,
+  limits: 15,
 } as const;
 /** Those of further limits are kept in an array of their own. */
 const NUMBERS = NUMBER.limits + 3 * WINDOWS.length;
@@ -41,6 +42,8 @@ class Shared {
   paid: Exchange['units'] = null;
   allowance: Allowance | null = null;
   policy: string | null = null;
+  upstream: string | null = null;
+  target: string | null = null;
   cause: string | null = null;
   /** The texts, if they are too long for their place. */
   longText: string | null = null;
@@ -55,7 +58,7 @@ interface InUnit {
 const TEXT_BYTES = 160;
 
 /**
- * The last refused requests, in a ring of rows of fixed length. Objects and texts are made when an operator
+ * The last requests that were refused or failed, in a ring of rows of fixed length. Objects and texts are made when an operator
  * asks. (An object for each refusal lived just long enough to be moved twice by the garbage collector: a request of a banned key
  * took 1.4 to 1.9 times as long as without them.)
  */
@@ -75,7 +78,7 @@ export class KeptRefusals {
     this.#texts = Buffer.from(new ArrayBuffer(rows * TEXT_BYTES));
   }
 
-  /** @param exchange of a request that was refused; its texts but for the cause are ASCII */
+  /** @param exchange of a request that was refused or failed; its texts but for the cause are ASCII */
   add(exchange: Exchange, atMs: number): void {
     const row = this.#next;
     this.#next = row + 1 === this.#rows ? 0 : row + 1;
@@ -127,6 +130,7 @@ export class KeptRefusals {
     numbers[at + NUMBER.atMs] = atMs;
     numbers[at + NUMBER.status] = exchange.status;
     numbers[at + NUMBER.cost] = exchange.cost;
+    numbers[at + NUMBER.totalMs] = exchange.totalMs;
     numbers[at + NUMBER.source] = source === null ? Number.NaN : SOURCES.indexOf(source);
     numbers[at + NUMBER.decidedAtMs] = decidedAtMs ?? Number.NaN;
     numbers[at + NUMBER.idLength] = exchange.requestId.length;
@@ -181,7 +185,7 @@ export class KeptRefusals {
       this.#shared[row] = shared;
     }
     shared.judgement = exchange.judgement;
-    shared.code = exchange.code!;
+    shared.code = exchange.code ?? '';
     shared.route = exchange.route;
     shared.consumerId = exchange.consumerId;
     shared.accountId = exchange.accountId ?? null;
@@ -193,6 +197,8 @@ export class KeptRefusals {
     shared.paid = exchange.units ?? null;
     shared.allowance = exchange.refusal?.allowance ?? null;
     shared.policy = exchange.policy ?? null;
+    shared.upstream = exchange.upstream;
+    shared.target = exchange.target;
     shared.cause = exchange.cause === null ? null : ownCopy(exchange.cause.slice(0, MAX_PATH));
     shared.longText = longText;
   }
@@ -208,15 +214,18 @@ export class KeptRefusals {
 
   #refusal(row: number, shared: Shared, nowMs: number): KeptRefusal {
     const { judgement, code, route, consumerId, plan, allowance, policy, cause, window, longText } = shared;
+    const { upstream, target } = shared;
+    const status = this.#number(row, 'status');
     const decidedAtMs = this.#number(row, 'decidedAtMs');
     const strike = this.#number(row, 'strike');
     const [banNumber, banUntilMs] = [this.#number(row, 'banNumber'), this.#number(row, 'banUntilMs')];
     const retryAtMs = this.#number(row, 'retryAtMs');
     const facts: RefusalFacts = {
       ...this.#textsOf(row, longText),
-      ...{ judgement, code, route, consumerId, plan, policy, cause, window },
+      ...{ judgement, code, route, consumerId, plan, policy, cause, window, status, upstream, target },
       at: isoTime(this.#number(row, 'atMs')),
-      status: this.#number(row, 'status'),
+      totalMs: Math.round(this.#number(row, 'totalMs')),
+      endedBy: enderOf(code, status),
       cost: this.#number(row, 'cost'),
       source: SOURCES[this.#number(row, 'source')] ?? null,
       limits: this.#limitsOf(row, shared),
@@ -267,6 +276,11 @@ export class KeptRefusals {
   #number(row: number, name: Exclude<keyof typeof NUMBER, 'limits'>): number {
     return this.#numbers[row * NUMBERS + NUMBER[name]]!;
   }
+}
+
+function enderOf(code: string, status: number): (typeof ENDERS)[number] {
+  if (code === '') return status === CLIENT_CLOSED_REQUEST ? 'client' : 'service';
+  return code === 'upstream_unavailable' ? 'service' : 'gateway';
 }
 
 function inUnitsOf(verdict: Exchange['refusal'] | null): readonly (InUnit | null)[] | null {

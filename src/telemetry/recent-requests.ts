@@ -1,5 +1,5 @@
 import { WINDOW_MS } from '../engine/counting.ts';
-import type { Exchange } from '../gateway/exchange.ts';
+import { CLIENT_CLOSED_REQUEST, type Exchange } from '../gateway/exchange.ts';
 import type { Judgement, NearCandidate, TailedRequest, TailFilter } from '../model/refusal.ts';
 import { type LimitName, windowOf } from '../model/values.ts';
 import { joinedCalls, joinedFound } from '../operations/live/found.ts';
@@ -14,6 +14,7 @@ import {
   type TailBatch,
   TRAFFIC_COLUMNS,
 } from '../operations/live/shapes.ts';
+import { CallerBudget } from './caller-budget.ts';
 import { CallerCalls } from './caller-calls.ts';
 import { DecidedRequests } from './decided-requests.ts';
 import { cut, KeptRefusals, ownCopy, paidAmounts } from './kept-refusals.ts';
@@ -22,6 +23,14 @@ import { RefusalCounts } from './refusal-counts.ts';
 /** Maximum refusals kept of known callers, and of others, so that a flood of the latter drops no refusal of the former. */
 const KNOWN_KEPT = 10_000;
 const OTHERS_KEPT = 1_000;
+/**
+ * Maximum failures kept that the gateway answered with no error of its own, and of one caller in ten minutes.
+ *
+ * Attack: a caller lets the service fail without end, or leaves before each answer, to push out what is known of others.
+ */
+const FAILURES_KEPT = 2_000;
+const FAILURES_OF_CALLER = 200;
+const FAILURES_WITHIN_MS = 600_000;
 /** Callers that have used half of a window take at most the half of it, so that they displace none that has used most of one. */
 const MAX_NEAR = 4_000;
 /** Maximum requests that a tail holds until they are fetched. */
@@ -60,6 +69,8 @@ export class RecentRequests {
   #step: number;
   readonly #known = new KeptRefusals(KNOWN_KEPT);
   readonly #others = new KeptRefusals(OTHERS_KEPT);
+  readonly #failures = new KeptRefusals(FAILURES_KEPT);
+  readonly #failuresOf = new CallerBudget(FAILURES_OF_CALLER, FAILURES_WITHIN_MS);
   /** By consumer, the least recently noted first. */
   readonly #near = new Map<string, Near>();
   readonly #tails = new Map<string, Tail>();
@@ -81,6 +92,7 @@ export class RecentRequests {
     this.#counts[row + COLUMN_OF[exchange.judgement]]!++;
     if (exchange.status >= 500) this.#counts[row + FAILED]!++;
     if (exchange.code !== null) (exchange.consumerId === null ? this.#others : this.#known).add(exchange, nowMs);
+    else if (hasFailed(exchange) && this.#failuresOf.take(exchange, nowMs)) this.#failures.add(exchange, nowMs);
     if (exchange.consumerId !== null) this.#calls.note(exchange, nowMs);
     if (exchange.consumerId !== null && exchange.decidedAtMs !== null) {
       this.#record.add(exchange);
@@ -132,7 +144,7 @@ export class RecentRequests {
       return joinedFound([{ refusals: this.#known.ofCaller(query.caller, nowMs), calls }]);
     }
     const { requestId } = query;
-    const refusals = [...this.#known.of(requestId, nowMs), ...this.#others.of(requestId, nowMs)];
+    const refusals = [this.#known, this.#others, this.#failures].flatMap((kept) => kept.of(requestId, nowMs));
     return joinedFound([{ refusals, calls: null }]);
   }
 
@@ -185,6 +197,11 @@ export class RecentRequests {
     }
     return batches;
   }
+}
+
+/** Whether a request without an error of the gateway failed: the service answered 5xx, or the client left before an answer. */
+function hasFailed({ status, bytesOut }: Exchange): boolean {
+  return status >= 500 || (status === CLIENT_CLOSED_REQUEST && bytesOut === 0);
 }
 
 type Near = { -readonly [Member in keyof NearCandidate]: NearCandidate[Member] };

@@ -9,7 +9,8 @@ const FACTS: RefusalFacts = {
   ...{ judgement: 'refused', cost: 1, window: 'minute', decidedAt: null, source: null, strike: null, ban: null },
   limits: [{ window: 'minute', form: 'fixed', limit: 10, used: 10, remaining: 0 }],
   ...{ planLimits: {}, imposedBan: false, retryAt: null, policy: null, cause: null },
-  ...{ costExceedsLimit: false, bansOfCustomer: false },
+  ...{ costExceedsLimit: false, bansOfCustomer: false, upstream: 'store', target: 'http://10.0.0.2' },
+  ...{ totalMs: 177, endedBy: 'gateway' },
 };
 
 test.each(ERROR_CODES)('%s has a text of its own', (code) => {
@@ -18,6 +19,16 @@ test.each(ERROR_CODES)('%s has a text of its own', (code) => {
   expect([sentence, advice]).not.toContain(unknown.sentence);
   expect(advice).not.toBe(unknown.advice);
   for (const text of [sentence, advice]) expect(text).toMatch(/^[A-Z`].*[^.]\.$/);
+});
+
+test('a request that the service failed, or whose client left, says what happened, where and after how long', () => {
+  const failed = { ...FACTS, code: '', judgement: 'admitted' } as const;
+  expect(textsOf({ ...failed, status: 500, endedBy: 'service' }, NOW_MS).sentence).toBe(
+    'The service of the upstream store at http://10.0.0.2 answered 500 after 177 ms, and the gateway passed its answer on.',
+  );
+  expect(textsOf({ ...failed, status: 499, target: null, endedBy: 'client' }, NOW_MS).sentence).toBe(
+    'The client left after 177 ms, before the service of the upstream store had answered.',
+  );
 });
 
 test('a cause ends with one full stop, whether it has one or not', () => {

@@ -99,6 +99,44 @@ describe('refusals', () => {
     expect(kept).toEqual([0, 1, 1, 0, 1]);
   });
 
+  test('requests that the service failed, and those whose client left before an answer, are kept with who ended them', () => {
+    const { recent } = recentAt();
+    const failed = { target: 'http://10.0.0.2', totalMs: 177.4 };
+    recent.note(exchangeOf({ ...failed, requestId: 'service', status: 503 }));
+    recent.note(exchangeOf({ ...failed, requestId: 'client', status: 499, cause: 'the client left' }));
+    recent.note(exchangeOf({ ...failed, requestId: 'late', status: 504, code: 'upstream_timeout' }));
+    recent.note(exchangeOf({ ...failed, requestId: 'down', status: 502, code: 'upstream_unavailable' }));
+    recent.note(exchangeOf({ ...failed, requestId: 'stream', status: 499, bytesOut: 10 }));
+    recent.note(exchangeOf({ ...failed, requestId: 'well' }));
+    const ids = ['service', 'client', 'late', 'down', 'stream', 'well'];
+    const kept = ids.map((id) => found(recent, id).flatMap(({ code, endedBy }) => [code, endedBy]));
+    expect(kept).toEqual([
+      ['', 'service'],
+      ['', 'client'],
+      ['upstream_timeout', 'gateway'],
+      ['upstream_unavailable', 'service'],
+      [],
+      [],
+    ]);
+    const { route, upstream, target, totalMs, status } = found(recent, 'service')[0]!;
+    const facts = { route: '/v1/pets', upstream: 'store', target: 'http://10.0.0.2', totalMs: 177, status: 503 };
+    expect({ route, upstream, target, totalMs, status }).toEqual(facts);
+  });
+
+  test('a caller who lets the service fail without end, with all keys of a customer, pushes out no failure of others (reliability 498)', () => {
+    const { clock, recent } = recentAt();
+    recent.note(exchangeOf({ requestId: 'mine', status: 500 }));
+    for (let i = 0; i < 5_000; i++) {
+      const consumerId = `key_${i % 50}`;
+      const of = { consumerId, accountId: `cus_c/${consumerId}` };
+      recent.note(exchangeOf({ ...of, requestId: `flood-${i}`, status: i % 2 ? 500 : 499 }));
+    }
+    expect(['mine', 'flood-199', 'flood-200'].map((id) => found(recent, id).length)).toEqual([1, 1, 0]);
+    clock.nowMs += 600_000;
+    recent.note(exchangeOf({ consumerId: 'key_1', accountId: 'cus_c/key_1', requestId: 'later', status: 500 }));
+    expect(found(recent, 'later')).toHaveLength(1);
+  });
+
   test('with the same request id are found newest first, at most 10', () => {
     const { clock, recent } = recentAt();
     for (let i = 0; i < 12; i++) {

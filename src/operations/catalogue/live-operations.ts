@@ -97,15 +97,16 @@ export const explainRefusal = defineOperation({
   name: 'explainRefusal',
   line: 'GET /refusals/{requestId}',
   role: 'viewer',
-  sentence: 'Explains why a request was refused, by its X-Request-Id, whichever gateway refused it.',
+  sentence: 'Explains why a request was refused or failed, by its X-Request-Id, whichever gateway it came to.',
   description:
     'Newest first, at most 10, because a client may repeat its X-Request-Id. Each gateway process remembers its last 10,000 refusals of ' +
-    'known callers and 1,000 others, until it ends. Asking the other gateways takes up to 2.5 s; while the store is away only this ' +
+    'known callers and 1,000 others, and the last 2,000 requests that the service answered with 5xx or whose client left before an answer ' +
+    '(of one caller 200 in ten minutes), until it ends. Asking the other gateways takes up to 2.5 s; while the store is away only this ' +
     'gateway is asked.',
   on: 'live',
   input: NO_PARAMETERS,
   output: z.strictObject({ refusals: z.array(shownRefusal).min(1).max(10) }),
-  fails: { not_found: 'No gateway remembers a refusal with this request id.' },
+  fails: { not_found: 'No gateway remembers a refusal or a failure with this request id.' },
   async run({ fleet, store }, { requestId }) {
     const found = REQUEST_ID.test(requestId) ? await fleet.explanations.find({ requestId }) : NOTHING;
     if (found === null) throw new Refused('busy', TOO_MANY);
@@ -119,7 +120,7 @@ const TOO_MANY = 'The gateway runs as many searches as it may at a time. Retry s
 /** The form of request ids that the gateway takes from clients and makes. */
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 const NO_REFUSAL =
-  'No gateway remembers a refusal with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, until it ends. The log has older ones; where a caller was refused many times in a row, one line stands for several of them.';
+  'No gateway remembers a refusal or a failure with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, and 2,000 failures, until it ends. The log has older ones; where a caller was refused many times in a row, one line stands for several of them.';
 
 const callerRule = 'must be the id of a key, a caller with tokens or a customer';
 

@@ -46,6 +46,7 @@ type Texts = Pick<KeptRefusal, 'sentence' | 'advice'>;
  */
 export function textsOf(refusal: RefusalFacts, nowMs: number): Texts {
   const isPast = refusal.retryAt !== null && Date.parse(refusal.retryAt) <= nowMs;
+  if (refusal.code === '') return ofFailure(refusal);
   const code = isErrorCode(refusal.code) ? refusal.code : null;
   if (code === 'rate_limit_exceeded') return ofLimit(refusal, isPast);
   if (code === 'api_key_banned') return ofBan(refusal, isPast);
@@ -56,6 +57,24 @@ export function textsOf(refusal: RefusalFacts, nowMs: number): Texts {
 }
 
 const MAX_CAUSE = 200;
+
+/** Of a request that the gateway has forwarded and not refused. */
+function ofFailure({ status, upstream, target, totalMs, endedBy }: RefusalFacts): Texts {
+  const at = `${upstream === null ? '' : ` of the upstream ${upstream}`}${target === null ? '' : ` at ${target}`}`;
+  const after = totalMs === null ? '' : ` after ${totalMs} ms`;
+  if (endedBy === 'client') {
+    return {
+      sentence: `The client left${after}, before the service${at} had answered.`,
+      advice:
+        'Compare how long the client waits with how long the service takes, and look at the log of the service at this time.',
+    };
+  }
+  return {
+    sentence: `The service${at} answered ${status}${after}, and the gateway passed its answer on.`,
+    advice:
+      'Look at the log of the service at this time, with this request id. No limit of the caller has to do with it.',
+  };
+}
 
 function ofLimit(refusal: RefusalFacts, isPast: boolean): Texts {
   const { window, limits, cost, costExceedsLimit, strike, plan } = refusal;

@@ -199,7 +199,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
           <p class="break">Ban ${ban.number}${refusal.imposedBan ? ', begun by this request' : ''}: <${BanEnd} of=${refusal} at=${wholeSecond(ban.until)!} isOver=${isOver} now=${now} /></p>
         </${Step}>`
       }
-      <${Step} title="Response"><p><${VerdictBadge} verdict=${refusal.judgement} /> ${refusal.judgement === 'admitted' ? 'by the limits, then refused with' : 'with'} ${status} <code>${code}</code></p></${Step}>
+      <${Step} title="Response"><p><${VerdictBadge} verdict=${refusal.judgement} /> ${refusal.judgement === 'admitted' ? 'by the limits, then answered with' : 'with'} ${status} <code>${code}</code></p></${Step}>
       <${Step} title="Earliest moment that succeeds">
         ${
           retryAt === null
