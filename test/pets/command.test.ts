@@ -3,11 +3,12 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { TOLLGATE } from '../support/processes.ts';
+import { runCommand } from '../support/run-command.ts';
 import { exchange, newFolder } from './service.ts';
 
-const PROGRAM = fileURLToPath(new URL('../../bin/tollgate.js', import.meta.url));
+const [PROGRAM, ...WORDS] = TOLLGATE;
 
 interface Ended {
   readonly exitCode: number | null;
@@ -16,9 +17,9 @@ interface Ended {
   readonly errors: string;
 }
 
-function run(env: Record<string, string>, args: readonly string[] = []) {
-  const child: ChildProcess = spawn(process.execPath, [PROGRAM, 'pets', ...args], {
-    env: { PATH: process.env.PATH, ...env },
+function run(env: Record<string, string>) {
+  const child: ChildProcess = spawn(PROGRAM!, [...WORDS, 'pets'], {
+    env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE, ...env },
     cwd: newFolder(),
   });
   let out = '';
@@ -87,21 +88,22 @@ describe('tollgate pets', () => {
 
   test.each(['x', '-1', '65536', '80.5', '0x50', ' '])('PORT=%j is refused before anything is made', async (PORT) => {
     const folder = join(newFolder(), 'data');
-    const { exitCode, errors } = await run({ PORT, TOLLGATE_DATA: folder }).ended;
-    expect(exitCode).toBe(1);
-    expect(errors).toMatch(/^PORT is '.*'; it must be a whole number from 0 to 65535\.\n$/);
+    const { code, stderr } = await runCommand({ PORT, TOLLGATE_DATA: folder }, 'pets');
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^PORT is '.*'; it must be a whole number from 0 to 65535\.\n$/);
     expect(existsSync(folder)).toBe(false);
   });
 
   test('a data folder that cannot be made is refused with what to do', async () => {
-    const { exitCode, errors } = await run({ PORT: '0', TOLLGATE_DATA: join(PROGRAM, 'data') }).ended;
-    expect([exitCode, errors]).toEqual([1, expect.stringContaining('Set TOLLGATE_DATA to another folder')]);
+    const env = { PORT: '0', TOLLGATE_DATA: join(import.meta.filename, 'data') };
+    const { code, stderr } = await runCommand(env, 'pets');
+    expect([code, stderr]).toEqual([1, expect.stringContaining('Set TOLLGATE_DATA to another folder')]);
   });
 
   test('--help tells about PORT, HOST and TOLLGATE_DATA, an unknown option is wrong usage', async () => {
-    const help = await run({}, ['--help']).ended;
-    expect(help.exitCode).toBe(0);
-    for (const name of ['PORT', 'HOST', 'TOLLGATE_DATA']) expect(help.out).toContain(name);
-    expect((await run({}, ['--port', '1']).ended).exitCode).toBe(2);
+    const help = await runCommand({}, 'pets', '--help');
+    expect(help.code).toBe(0);
+    for (const name of ['PORT', 'HOST', 'TOLLGATE_DATA']) expect(help.stdout).toContain(name);
+    expect((await runCommand({}, 'pets', '--port', '1')).code).toBe(2);
   });
 });

@@ -33,12 +33,15 @@ export function newFolder(): string {
   return folder;
 }
 
+/** It checks a description and compiles schemas of it, which takes longer than most tests. */
+const shared = readDescription(committed).then((description) => new Referee(description, '/v1'));
+
 /** A pet service on a free port with a database of its own, gone when the test ends. */
 export async function newService(databaseFile = join(newFolder(), 'pets.db')): Promise<Service> {
   const reported: unknown[] = [];
   const pets = await startPets({ host: '127.0.0.1', port: 0, databaseFile, report: (error) => reported.push(error) });
   onTestFinished(() => pets.close());
-  const referee = new Referee(await readDescription(committed), '/v1');
+  const referee = await shared;
   const ask = async (method: string, path: string, asked: Ask = {}) => {
     const received = await exchange(pets.port, method, path, asked);
     if (path.startsWith('/v1/')) {
