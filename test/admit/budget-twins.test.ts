@@ -71,7 +71,7 @@ class SharedHistory {
   async expectSame(step: SharedStep, i: number): Promise<void> {
     const { afterMs, plan, consumer, process, cost, n, inFlight: begun, topUp, amounts } = step;
     this.#nowMs += afterMs;
-    await setClock(this.#redis, this.#nowMs);
+    setClock(this.#redis, this.#nowMs);
     const isOfCustomer = plan.budgets[1]?.scope === 'customer';
     const consumerId = accountIdOf(`key_${this.#run}_${consumer}`, isOfCustomer ? `cus_${this.#run}` : null);
     const ids = accountIdsOf(consumerId, plan);

@@ -30,7 +30,7 @@ test(
     await fc.assert(
       fc.asyncProperty(histories, fc.integer({ min: 1, max: 4 }), async (steps, consumers) => {
         run++;
-        await setClock(redis, T0);
+        setClock(redis, T0);
         await redis.set(keyspace.account(`foreign${run}`), 'not a hash');
         const names = ['foreign', ...Array.from({ length: consumers }, (_, i) => `one${i}`)];
         const asks = steps.map(({ plan, cost, n }, i) => {
@@ -65,7 +65,7 @@ test(
         let state: AccountState = UNSEEN;
         for (const [i, { afterMs, plan, cost, n, change }] of steps.entries()) {
           nowMs += afterMs;
-          await setClock(redis, nowMs);
+          setClock(redis, nowMs);
           if (change?.kind === 'top-up') {
             const { amount, gridMs } = change;
             const reason = `step ${i}, 100 %`;

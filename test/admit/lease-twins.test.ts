@@ -51,7 +51,7 @@ test(
 test('a reset calls back what is lent, waits for it, and takes nothing back that returns later (reliability 302)', async () => {
   // On the test's clock, so that a lease ends only when the test lets it.
   const ledger = twinLedger(redis);
-  await setClock(redis, T0);
+  setClock(redis, T0);
   const lending = allowance({ day: 1_000 });
   const asks = { consumerId: 'lent', allowance: lending, cost: 1 };
   const used = async () => (await ledger.present('lent', lending))?.accounts[0].windows.day?.used;
@@ -81,7 +81,7 @@ test('a reset calls back what is lent, waits for it, and takes nothing back that
 
 test('of an account at most 64 leases are known at a time', async () => {
   const ledger = twinLedger(redis);
-  await setClock(redis, T0);
+  setClock(redis, T0);
   const plan = allowance({ day: 1_000_000 });
   const lent = { expected: 0, told: 0 };
   let accounts = ALL_UNSEEN;
@@ -131,7 +131,7 @@ class LendingHistory {
     const { afterMs, plan, consumer, cost, n, borrows, returned, isFinal, topUp } = step;
     this.#nowMs += afterMs;
     if (afterMs < 0 || afterMs > 3_600_000) this.#hasMovedBack = true;
-    await setClock(this.#redis, this.#nowMs);
+    setClock(this.#redis, this.#nowMs);
     const consumerId = this.#consumerId(consumer, plan);
     if (topUp !== undefined) await this.#change(consumerId, plan, topUp, String(i));
     const lease = returned && this.#leases.at(-1 - returned.lease);

@@ -8,6 +8,7 @@ import { placeOf } from '../../src/engine/counting.ts';
 import { UNSEEN } from '../../src/engine/decide.ts';
 import type { AccountState } from '../../src/engine/types.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
+import { LuaScript } from '../../src/stores/redis/lua-script.ts';
 import { SETTLE, settlementOf } from '../../src/stores/redis/settlement-calls.ts';
 import { alsoCharging, withOwn } from '../support/allowance.ts';
 import { histories } from '../support/histories.ts';
@@ -31,7 +32,7 @@ test(
   'the engine settles in Redis as it does in TypeScript every history of reserves, early, late and after their windows (reliability 288)',
   async () => {
     const ledger = twinLedger(redis);
-    const lua = withClock(SETTLE.lua);
+    const settle = new LuaScript(withClock(SETTLE.lua));
     let run = 0;
     let [givenBack, added] = [0, 0];
     await fc.assert(
@@ -48,7 +49,7 @@ test(
         }[] = [];
         for (const [i, { afterMs, plan: base, cost, n }] of steps.entries()) {
           nowMs += afterMs;
-          await setClock(redis, nowMs);
+          setClock(redis, nowMs);
           const { limits } = base;
           const tokens = budgetOf({ unit: 'tokens', limits });
           const plan: Allowance = { ...alsoCharging(withOwn(base, { limits: [] }), [tokens]), inUnits: ['tokens'] };
@@ -74,7 +75,7 @@ test(
             unit = after;
             const settlement = settlementOf({ delta, hour: 0, isRecorded: false, windows: settledWindows }, nowMs);
             const [, account] = accountIdsOf(consumerId, of);
-            expect(await redis.eval(lua, 1, keyspace.account(account!), settlement)).toBe(0);
+            expect(await settle.run(redis, [keyspace.account(account!)], settlement)).toBe(0);
           }
         }
       }),

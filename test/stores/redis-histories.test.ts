@@ -35,16 +35,16 @@ function scriptsOn(redis: Redis) {
   const [settle, refuse] = [withClock(SETTLE.lua), withClock(`${REFUSALS_LUA}return refusals_script()\n`)];
   return {
     async admitted(id: string, hour: number, cost: number) {
-      await setClock(redis, hour * HOUR_MS);
+      setClock(redis, hour * HOUR_MS);
       await ledger.decide([{ consumerId: id, allowance: PLAN, cost, n: 1 }]);
     },
     async late(id: string, hour: number, delta: number, present: number) {
-      await setClock(redis, present * HOUR_MS);
+      setClock(redis, present * HOUR_MS);
       const settlement = settlementOf({ delta, hour, isRecorded: false, windows: [] }, present * HOUR_MS);
       expect(await redis.eval(settle, 2, keyspace.account(`${id}%t`), keyspace.history(id), settlement)).toBe(0);
     },
     async refused(id: string, hour: number, refused: number, banned: number) {
-      await setClock(redis, hour * HOUR_MS);
+      setClock(redis, hour * HOUR_MS);
       expect(await redis.eval(refuse, 1, keyspace.history(id), refused, banned)).toBe(0);
     },
   };

@@ -40,7 +40,7 @@ const STORES: Record<string, () => Promise<Stores>> = {
   async Redis() {
     const redis = new Redis((await testRedis()).url);
     atEnd(() => redis.disconnect());
-    return { ledgers: [twinLedger(redis), twinLedger(redis)], setNow: (nowMs) => setClock(redis, nowMs) };
+    return { ledgers: [twinLedger(redis), twinLedger(redis)], setNow: async (nowMs) => setClock(redis, nowMs) };
   },
 };
 

@@ -110,7 +110,7 @@ test.each([SEED])(ONE_BUDGET, async (seed) => {
     const name = keyspace.account(id);
     for (let step = 0; step < 12; step++) {
       nowMs += chance.of(PAUSES_MS);
-      await redis.set('tg:test:model', nowMs);
+      void redis.set('tg:test:model', nowMs);
       const told = `run ${run}, step ${step}`;
       if (chance.share() < 0.6) {
         const args = [[2, chance.below(6), 1 + chance.below(3), 1], ruleOf(chance, nowMs)].map((one) =>
@@ -148,7 +148,7 @@ test.each([393424792, SEED])(SEVERAL, async (seed) => {
     });
     for (let step = 0; step < 12; step++) {
       nowMs += chance.of(PAUSES_MS);
-      await redis.set('tg:test:model', nowMs);
+      void redis.set('tg:test:model', nowMs);
       const told = `run ${run}, step ${step}`;
       const ids = chance.of(accounts);
       const holder = chance.of(['one', 'two']);
@@ -224,7 +224,7 @@ test.each([SEED])(
       const leases: { consumerId: string; id: number; units: number; places: readonly number[] }[] = [];
       for (let step = 0; step < 25; step++) {
         nowMs += chance.of(LENDING_PAUSES_MS);
-        await redis.set('tg:test:model', nowMs);
+        void redis.set('tg:test:model', nowMs);
         const lease = chance.share() < 0.5 ? chance.of(leases.slice(-3)) : undefined;
         const consumerId = lease?.consumerId ?? `${customerId}/key_${chance.below(2)}`;
         const unused = lease === undefined ? 0 : chance.below(lease.units + 2);
