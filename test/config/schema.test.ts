@@ -1,12 +1,13 @@
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { jsonSchemas } from '../../src/config/json-schema.ts';
 import { parseKeysFile } from '../../src/config/keys-file.ts';
+import { TOLLGATE } from '../support/processes.ts';
 import { MISTAKES } from './mistakes.ts';
 
 const ajv = new Ajv2020({ strict: true, strictTypes: false });
@@ -66,8 +67,9 @@ describe('the JSON Schemas', () => {
 
 test('tollgate schema writes what is not current, and --check exits with 1 until then', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-schema-'));
+  const [program, ...words] = TOLLGATE;
   const run = (...args: string[]) =>
-    spawnSync(process.execPath, [resolve('src/main.ts'), 'schema', ...args], { cwd: folder, encoding: 'utf8' });
+    spawnSync(program!, [...words, 'schema', ...args], { cwd: folder, encoding: 'utf8' });
   try {
     expect(run().status).toBe(1);
     mkdirSync(join(folder, 'config'));

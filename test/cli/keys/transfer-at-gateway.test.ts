@@ -18,6 +18,15 @@ const FACES = [
   ['Redis', 'a laptop'],
 ] as const;
 
+/** A backup of a store with another pepper. */
+let foreign: string;
+beforeAll(async () => {
+  const other = { TOLLGATE_DATA: await temporaryFolder(), BACKUP_PASSPHRASE };
+  foreign = join(await temporaryFolder(), 'foreign.backup');
+  await runCommand(other, 'keys', 'create', '--plan', 'free');
+  await runCommand(other, 'keys', 'backup', foreign);
+});
+
 describe.each(FACES)('the gateway on %s, asked from %s', (store, machine) => {
   let gateway: TestGateway;
   let env: NodeJS.ProcessEnv;
@@ -110,10 +119,6 @@ describe.each(FACES)('the gateway on %s, asked from %s', (store, machine) => {
     const [forced] = entries;
     expect(forced).toMatchObject({ outcome: 'done', after: { madeAt: expect.any(String), replaced: 1, keys: [id] } });
 
-    const other = { TOLLGATE_DATA: await temporaryFolder(), BACKUP_PASSPHRASE };
-    await runCommand(other, 'keys', 'create', '--plan', 'free');
-    const foreign = join(folder, 'foreign.backup');
-    await runCommand(other, 'keys', 'backup', foreign);
     const before = entriesOf((await run('keys', 'list', '--json')).stdout);
     expect(await restore(foreign)).toEqual({
       code: 1,
