@@ -163,6 +163,9 @@ export const sentRefusal = refusal.extend({
   endedBy: refusal.shape.endedBy.default(null),
 });
 
+/** A refusal as the store keeps it. */
+export const storedRefusal = sentRefusal.extend({ gateway: text, gatewayHost: text });
+
 /** What is remembered of the last requests of a caller. */
 export type LastCalls = DeepReadonly<z.output<typeof lastCalls>>;
 export const lastCalls = z.object({

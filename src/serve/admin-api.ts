@@ -16,7 +16,6 @@ import type { AuditStore } from '../operations/audit-store.ts';
 import { AuditTrail } from '../operations/audit-trail.ts';
 import { type PlansContext, type StoreContext, storeContext } from '../operations/catalogue/contexts.ts';
 import type { Fleet } from '../operations/fleet/fleet.ts';
-import type { FleetStore } from '../operations/fleet/fleet-store.ts';
 import { recentRecordOf } from '../operations/fleet/recent-record-of-fleet.ts';
 import { LoadRecord } from '../operations/load-record.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
@@ -222,7 +221,7 @@ export function adminApiAlone(
   inForce: SettingsInForce,
   access: AdminAccess,
   telemetry: AdminApiTelemetry,
-  surroundingsOn: (store: () => Promise<FleetStore>) => AdminApiSurroundings,
+  surroundingsOn: (stores: () => Promise<GatewayStores>) => AdminApiSurroundings,
 ): {
   readonly api: AdminApi;
   readonly live: LiveParts | null;
@@ -245,7 +244,7 @@ export function adminApiAlone(
     });
     return opened;
   };
-  const surroundings = surroundingsOn(async () => (await open()).fleet);
+  const surroundings = surroundingsOn(open);
   const { live } = surroundings;
   return {
     api: adminApiOn(inForce, open, access, telemetry, surroundings),

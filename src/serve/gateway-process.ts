@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { AdminApi } from '../admin/api.ts';
 import { listenForCommands } from '../admin/command-listener.ts';
@@ -24,6 +25,7 @@ import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/me
 import { atMostOnceAMinute, warnOfBrokenSessions, warnOfConnections } from '../telemetry/once-a-minute.ts';
 import { PolicyReports } from '../telemetry/policy-reports.ts';
 import { RecentRequests } from '../telemetry/recent-requests.ts';
+import { StoredExplanations } from '../telemetry/stored-explanations.ts';
 import type { TerminalLog } from '../telemetry/terminal-log.ts';
 import {
   type AdminAccess,
@@ -321,7 +323,11 @@ async function wire(run: Run, opened: Foundation): Promise<Assembly> {
   closers.push(() => services.refusals.close());
   const traceOf = await tracing(env, closers);
   const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
-  const recent = isObserved ? new RecentRequests(CLOCKS.wallMs) : null;
+  const explained = isObserved
+    ? new StoredExplanations({ store: stores.explanations, host: hostname(), wallMs: CLOCKS.wallMs })
+    : null;
+  closers.push(() => explained?.close());
+  const recent = isObserved ? new RecentRequests(CLOCKS.wallMs, explained) : null;
   const draining = { hasBegun: false };
   const policyReports = new PolicyReports(log.logger, metrics);
   closers.push(() => policyReports.close());
@@ -428,7 +434,7 @@ async function openAdmin(
             }),
             decidedColumns: async () => [recent.decidedColumns()],
           },
-          async () => stores.fleet,
+          async () => stores,
           log.logger,
         )
       : null;

@@ -12,6 +12,7 @@ import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
+import type { ExplanationStore } from '../operations/explanation-store.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
 import type { PlansHistory } from '../operations/plans/plans-history-store.ts';
 import { openForGateway as openEmbeddedStore } from '../stores/embedded/open.ts';
@@ -37,6 +38,8 @@ export interface GatewayStores {
   readonly history: HistoryStore;
   readonly audit: AuditStore;
   readonly plansHistory: PlansHistory;
+  /** Why requests were refused or failed in the last day. */
+  readonly explanations: ExplanationStore;
   /** Where the gateways on this store leave messages for each other. */
   readonly fleet: FleetStore;
   /** The records of `listen.tls.acme`; null if that is not set. */

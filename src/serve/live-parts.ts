@@ -8,19 +8,24 @@ import type { Readiness } from '../admin/listener.ts';
 import type { Settings } from '../config/settings.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import { Fleet } from '../operations/fleet/fleet.ts';
-import type { FleetStore } from '../operations/fleet/fleet-store.ts';
 import type { GatewayFacts, LocalGateway, ProcessState } from '../operations/live/shapes.ts';
 import type { LiveParts } from './admin-api.ts';
+import type { GatewayStores } from './gateway-stores.ts';
 
 /** Why streams end when the gateway does. */
 export const GATEWAY_STOPS = 'This gateway stops.';
 
 /** Begins to exchange messages with the other gateways on the store. */
-export function openFleet(local: LocalGateway, store: () => Promise<FleetStore>, logger: Logger): LiveParts {
+export function openFleet(
+  local: LocalGateway,
+  stores: () => Promise<Pick<GatewayStores, 'fleet' | 'explanations'>>,
+  logger: Logger,
+): LiveParts {
   const fleet = new Fleet({
     id: `gw_${randomBytes(6).toString('hex')}`,
     local,
-    store,
+    store: async () => (await stores()).fleet,
+    explanations: async () => (await stores()).explanations,
     ...CLOCKS,
     onDefect: (error) => logger.error({ err: error }, 'a defect'),
   });

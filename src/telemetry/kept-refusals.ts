@@ -103,6 +103,11 @@ export class KeptRefusals {
     return found;
   }
 
+  /** All of them, in no order. @param nowMs as for `of` */
+  all(nowMs: number): KeptRefusal[] {
+    return this.#shared.map((shared, row) => this.#refusal(row, shared, nowMs));
+  }
+
   /**
    * Those of a caller that are reported, newest first.
    * @param id of a key, a caller with tokens or a customer

@@ -19,6 +19,7 @@ import { CallerCalls } from './caller-calls.ts';
 import { DecidedRequests } from './decided-requests.ts';
 import { cut, KeptRefusals, ownCopy, paidAmounts } from './kept-refusals.ts';
 import { RefusalCounts } from './refusal-counts.ts';
+import type { StoredExplanations } from './stored-explanations.ts';
 
 /** Maximum refusals kept of known callers, and of others, so that a flood of the latter drops no refusal of the former. */
 const KNOWN_KEPT = 10_000;
@@ -78,9 +79,12 @@ export class RecentRequests {
   readonly #refused = new RefusalCounts();
   readonly #calls = new CallerCalls();
 
-  /** @param wallMs Unix milliseconds */
-  constructor(wallMs: () => number) {
+  readonly #stored: StoredExplanations | null;
+
+  /** @param wallMs Unix milliseconds @param stored keeps some of the refusals and failures in the store */
+  constructor(wallMs: () => number, stored: StoredExplanations | null = null) {
     this.#wallMs = wallMs;
+    this.#stored = stored;
     this.#step = Math.floor(wallMs() / STEP_MS);
   }
 
@@ -91,8 +95,7 @@ export class RecentRequests {
     const row = (this.#step % STEPS_KEPT) * COLUMNS;
     this.#counts[row + COLUMN_OF[exchange.judgement]]!++;
     if (exchange.status >= 500) this.#counts[row + FAILED]!++;
-    if (exchange.code !== null) (exchange.consumerId === null ? this.#others : this.#known).add(exchange, nowMs);
-    else if (hasFailed(exchange) && this.#failuresOf.take(exchange, nowMs)) this.#failures.add(exchange, nowMs);
+    this.#noteIfUnserved(exchange, nowMs);
     if (exchange.consumerId !== null) this.#calls.note(exchange, nowMs);
     if (exchange.consumerId !== null && exchange.decidedAtMs !== null) {
       this.#record.add(exchange);
@@ -100,6 +103,14 @@ export class RecentRequests {
       else if (REFUSALS.includes(exchange.judgement)) this.#refused.add(exchange, nowMs);
     }
     if (this.#tails.size > 0) for (const tail of this.#tails.values()) tail.add(exchange, nowMs);
+  }
+
+  /** Notes a request that was refused or failed. */
+  #noteIfUnserved(exchange: Exchange, nowMs: number): void {
+    if (exchange.code !== null) (exchange.consumerId === null ? this.#others : this.#known).add(exchange, nowMs);
+    else if (!hasFailed(exchange)) return;
+    else if (this.#failuresOf.take(exchange, nowMs)) this.#failures.add(exchange, nowMs);
+    this.#stored?.note(exchange, nowMs);
   }
 
   /** @returns what is asked for. Tails that are new begin now. */

@@ -1,8 +1,8 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { emptyStore } from '../support/empty-store.ts';
 import { startUpstream } from '../support/upstream.ts';
-import { ask, openWithAdmin } from './operator.ts';
+import { ask, openWithAdmin, STORES } from './operator.ts';
 
 test('Explain has a request that the service failed, one that the gateway gave up, and one whose client left', async () => {
   const upstream = await startUpstream((request, response) => {
@@ -37,5 +37,27 @@ test('Explain has a request that the service failed, one that the gateway gave u
   expect(await eventually(() => explained('left'))).toMatchObject({
     ...{ ...where, status: 499, code: '', endedBy: 'client' },
     sentence: expect.stringContaining('The client left after'),
+  });
+});
+
+describe.each(Object.entries(STORES))('on %s', (_, emptyStoreOf) => {
+  test('the first refusal of a window and a failure are explained after a restart of the gateway', async () => {
+    const env = await emptyStoreOf();
+    const upstream = await startUpstream((_request, response) => response.writeHead(500).end());
+    const gateway = await openWithAdmin(env, { upstream: upstream.origin });
+    const { id, key } = await gateway.createKey('small');
+    for (let i = 1; i <= 5; i++) await gateway.get('/v1/pets', key, { headers: { 'X-Request-Id': `sent-${i}` } });
+    const explained = (of: typeof gateway, requestId: string) => ask(of, 'GET', `/admin/refusals/${requestId}`);
+    const before = (await explained(gateway, 'sent-4')).body.refusals[0];
+    await gateway.process.stop();
+
+    const next = await openWithAdmin(env, { upstream: upstream.origin });
+    const { sentence, limits } = (await explained(next, 'sent-4')).body.refusals[0];
+    expect({ sentence, limits }).toEqual({ sentence: before.sentence, limits: before.limits });
+    expect((await explained(next, 'sent-1')).body.refusals).toMatchObject([
+      { consumerId: id, status: 500, endedBy: 'service', upstream: 'store', target: upstream.origin },
+    ]);
+    // The second refusal of the window.
+    expect((await explained(next, 'sent-5')).status).toBe(404);
   });
 });

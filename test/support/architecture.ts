@@ -85,6 +85,7 @@ const FOR_STORES = [
   'src/operations/audit-store.ts',
   'src/operations/plans/plans-history-store.ts',
   'src/operations/deprecated-calls.ts',
+  'src/operations/explanation-store.ts',
   'src/operations/fleet/fleet-store.ts',
   'src/certificates/certificate-store.ts',
 ];

@@ -84,7 +84,9 @@ const { requestId, at, method, path, route, consumerId, ...decision } = refusal.
 const shownRefusal = z
   .strictObject({
     ...{ requestId, at },
-    gateway: z.string().describe('The id of the gateway in `GET /gateways`.'),
+    gateway: z
+      .string()
+      .describe('The id of the gateway in `GET /gateways`, or the name of its host for what the store has kept.'),
     gatewayHost: z.string(),
     ...{ method, path, route, consumerId },
     name: z.string().nullable().describe('Of the key; null also while the store is away.'),
@@ -101,7 +103,8 @@ export const explainRefusal = defineOperation({
   description:
     'Newest first, at most 10, because a client may repeat its X-Request-Id. Each gateway process remembers its last 10,000 refusals of ' +
     'known callers and 1,000 others, and the last 2,000 requests that the service answered with 5xx or whose client left before an answer ' +
-    '(of one caller 200 in ten minutes), until it ends. Asking the other gateways takes up to 2.5 s; while the store is away only this ' +
+    '(of one caller 200 in ten minutes), until it ends. The store keeps the first refusal of each key and window and the failures for a day, of one ' +
+    'caller at most 36 in an hour and of all 400; of one that it has kept, `gateway` is the name of the host. Asking the other gateways takes up to 2.5 s; while the store is away only this ' +
     'gateway is asked.',
   on: 'live',
   input: NO_PARAMETERS,
@@ -110,17 +113,23 @@ export const explainRefusal = defineOperation({
   async run({ fleet, store }, { requestId }) {
     const found = REQUEST_ID.test(requestId) ? await fleet.explanations.find({ requestId }) : NOTHING;
     if (found === null) throw new Refused('busy', TOO_MANY);
-    if (found.refusals.length === 0) throw new Failure('not_found', NO_REFUSAL);
-    return { output: { refusals: await asOfNow(found.refusals, store) } };
+    const isRemembered = found.refusals.length > 0 || found === NOTHING;
+    const refusals = isRemembered ? found.refusals : await fleet.explanations.stored(requestId);
+    if (refusals === null) throw new Failure('not_found', `${NO_REFUSAL} ${STORE_NOT_READ}`);
+    if (refusals.length === 0) throw new Failure('not_found', NO_REFUSAL);
+    return { output: { refusals: await asOfNow(refusals.slice(0, MAX_EXPLAINED), store) } };
   },
 });
 
 const NOTHING = { refusals: [] };
+const MAX_EXPLAINED = 10;
+const STORE_NOT_READ =
+  'What the store keeps of the last day cannot be read now, so it is not known whether it has this request: ask again.';
 const TOO_MANY = 'The gateway runs as many searches as it may at a time. Retry shortly.';
 /** The form of request ids that the gateway takes from clients and makes. */
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 const NO_REFUSAL =
-  'No gateway remembers a refusal or a failure with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, and 2,000 failures, until it ends. The log has older ones; where a caller was refused many times in a row, one line stands for several of them.';
+  'No gateway remembers a refusal or a failure with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, and 2,000 failures, until it ends; the store keeps the first refusal of each key and window, and failures, for a day. The log has older ones; where a caller was refused many times in a row, one line stands for several of them.';
 
 const callerRule = 'must be the id of a key, a caller with tokens or a customer';
 

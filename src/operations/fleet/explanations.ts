@@ -1,7 +1,8 @@
-import type { KeptRefusal } from '../../model/refusal.ts';
+import { type KeptRefusal, storedRefusal } from '../../model/refusal.ts';
+import { MAX_EXPLANATION } from '../explanation-store.ts';
 import { joinedFound } from '../live/found.ts';
-import type { Finding, LocalGateway, RefusalQuery } from '../live/shapes.ts';
-import type { Draft, FleetExchange, FleetJob, OpenQuestion } from './fleet-exchange.ts';
+import type { Finding, RefusalQuery } from '../live/shapes.ts';
+import type { Draft, FleetExchange, FleetJob, FleetOptions, OpenQuestion } from './fleet-exchange.ts';
 import type { GatewayAnswer } from './messages.ts';
 import type { Presence } from './presence.ts';
 
@@ -29,7 +30,7 @@ interface Search {
 export class Explanations implements FleetJob {
   readonly #exchange: FleetExchange;
   readonly #presence: Presence;
-  readonly #local: LocalGateway;
+  readonly #options: Pick<FleetOptions, 'local' | 'explanations' | 'wallMs'>;
   /** By question. */
   readonly #searches = new Map<string, Search>();
   /** Searches that run now. */
@@ -37,10 +38,14 @@ export class Explanations implements FleetJob {
   /** Questions of other gateways that have been answered and are still open. */
   #answered: ReadonlySet<string> = new Set();
 
-  constructor(exchange: FleetExchange, presence: Presence, local: LocalGateway) {
+  constructor(
+    exchange: FleetExchange,
+    presence: Presence,
+    options: Pick<FleetOptions, 'local' | 'explanations' | 'wallMs'>,
+  ) {
     this.#exchange = exchange;
     this.#presence = presence;
-    this.#local = local;
+    this.#options = options;
   }
 
   /**
@@ -57,8 +62,21 @@ export class Explanations implements FleetJob {
     }
   }
 
+  /**
+   * Reads what the store keeps of a request id, which gateways that have ended knew, newest first.
+   * @returns null if the store cannot be read
+   */
+  async stored(requestId: string): Promise<readonly FoundRefusal[] | null> {
+    try {
+      const texts = await (await this.#options.explanations()).of(requestId, this.#options.wallMs());
+      return texts.flatMap(explanationIn);
+    } catch {
+      return null;
+    }
+  }
+
   async #search(query: RefusalQuery): Promise<Finding<FoundRefusal>> {
-    const { facts, seen } = await this.#local.ask({ queries: [query], tails: [] });
+    const { facts, seen } = await this.#options.local.ask({ queries: [query], tails: [] });
     const found = [foundOn(this.#exchange.id, facts.host, seen.found[0]!)];
     await this.#presence.refresh();
     const waitingFor = this.#presence.others();
@@ -97,13 +115,27 @@ export class Explanations implements FleetJob {
     const answered = new Set(open.map(({ id }) => id).filter((id) => this.#answered.has(id)));
     this.#answered = answered;
     if (asked.length === 0) return;
-    const { facts, seen } = await this.#local.ask({ queries: asked.map(({ query }) => query), tails: [] });
+    const { facts, seen } = await this.#options.local.ask({ queries: asked.map(({ query }) => query), tails: [] });
     for (const [i, { id, requester }] of asked.entries()) {
       answered.add(id);
       const { refusals, calls } = seen.found[i]!;
       const answer = { explain: id, gateway: this.#exchange.id, host: facts.host, refusals };
       this.#exchange.answer(requester, calls === null ? answer : { ...answer, calls });
     }
+  }
+}
+
+/**
+ * An explanation of the store. Attack: a program that may write to the store leaves something else there.
+ * @returns nothing if it has another form
+ */
+function explanationIn(text: string): FoundRefusal[] {
+  if (text.length > MAX_EXPLANATION) return [];
+  try {
+    const read = storedRefusal.safeParse(JSON.parse(text));
+    return read.success ? [read.data] : [];
+  } catch {
+    return [];
   }
 }
 

@@ -1,3 +1,4 @@
+import type { ExplanationStore } from '../explanation-store.ts';
 import type { LiveQuestion, LocalAnswer, LocalGateway } from '../live/shapes.ts';
 import { reportText } from './fleet-report.ts';
 import type { FleetMessage, FleetNews, FleetStore } from './fleet-store.ts';
@@ -9,6 +10,8 @@ export interface FleetOptions {
   readonly local: LocalGateway;
   /** Opens the store, or returns the open one. */
   readonly store: () => Promise<FleetStore>;
+  /** Opens what the store keeps of refusals and failures, or returns the open one. */
+  readonly explanations: () => Promise<ExplanationStore>;
   /** Unix milliseconds. */
   readonly wallMs: () => number;
   readonly monotonicMs: () => number;

@@ -24,7 +24,7 @@ export class Fleet {
     this.#exchange = exchange;
     this.presence = new Presence(exchange, this.storeWatch, options);
     this.tails = new Tails(exchange);
-    this.explanations = new Explanations(exchange, this.presence, options.local);
+    this.explanations = new Explanations(exchange, this.presence, options);
     this.records = new RecordCollector(exchange, this.presence, options);
     this.sessionEnds = new SessionEnds(exchange, options.wallMs);
     exchange.start([

@@ -15,6 +15,7 @@ import { customersIn, embeddedCustomers } from './customers.ts';
 import { damageIn, hasDatabase, neverWait, openDatabase } from './database.ts';
 import { EmbeddedDeprecatedCalls } from './deprecated-calls.ts';
 import { damagedChanges } from './earlier-changes.ts';
+import { EmbeddedExplanations } from './explanations.ts';
 import { EmbeddedFleet } from './fleet.ts';
 import { EmbeddedHistory } from './history.ts';
 import { EmbeddedKeys, keysIn } from './keys.ts';
@@ -192,6 +193,7 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       secretUses: new EmbeddedSecretUses({ db }),
       history: new EmbeddedHistory({ db, wallMs, live: ledger.histories }),
       ...recordsIn({ db, wallMs, ...writes }),
+      explanations: new EmbeddedExplanations({ db }),
       fleet: new EmbeddedFleet({ wallMs }),
       certificates: gateway.usesAcme ? new EmbeddedCertificateStore(dataFolder) : null,
       changes,

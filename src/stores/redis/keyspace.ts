@@ -85,6 +85,11 @@ export const keyspace = {
   /** Hash: calls of a deprecated route in a day, by consumer. Expires `KEPT_DAYS` after the last of them. */
   deprecatedCalls: (day: string, route: string) => `tg:deprecated:{${day} ${route}}`,
   /**
+   * Hash: why requests of one hour were refused or failed, by request id, as JSON (src/operations/explanation-store.ts). Has at most 400
+   * fields. Expires 25 hours after the last of them.
+   */
+  explanations: (hour: number) => `tg:explained:{${hour}}`,
+  /**
    * What gateways with an admin token report to each other: when each last reported (sorted set, milliseconds) and its report
    * (hash, by gateway); the questions that are open (hash); since when the sessions of a name have ended (hash). A gateway's
    * report is removed after 60 s, a question after 5 s, an end of sessions after 8 hours.

@@ -10,6 +10,7 @@ import { redisCustomers } from './customers.ts';
 import { RedisDeprecatedCalls } from './deprecated-calls.ts';
 import { diagnose } from './diagnosis.ts';
 import { DurableWrites, type LostChanges } from './durable-writes.ts';
+import { RedisExplanations } from './explanations.ts';
 import { RedisAttemptCounter } from './failed-attempts.ts';
 import { RedisFleet } from './fleet.ts';
 import { RedisHistory } from './history.ts';
@@ -168,6 +169,7 @@ export async function openForGateway(gateway: RedisGateway) {
     history: new RedisHistory({ redis, circuit, wallMs }),
     audit: new RedisAudit({ redis, circuit, writes }),
     plansHistory: new RedisPlansHistory({ redis, circuit }),
+    explanations: new RedisExplanations({ redis, circuit }),
     fleet: new RedisFleet({ redis, circuit }),
     certificates: gateway.usesAcme ? new RedisCertificateStore({ redis, circuit }) : null,
     changes,

@@ -42,6 +42,7 @@ function fleetOn(store: FleetStore, id: string, facts: Partial<GatewayFacts> = {
   const asked: LiveQuestion[] = [];
   const defects: unknown[] = [];
   const fleet = new Fleet({
+    explanations: async () => ({ keep: async () => {}, of: async () => [] }),
     id,
     local: {
       ask: async (question): Promise<LocalAnswer> => {

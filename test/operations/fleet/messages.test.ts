@@ -106,6 +106,7 @@ function gatewayOn(store: FleetStore, id: string): Fleet {
   const recent = new RecentRequests(() => NOW_MS);
   let noted = false;
   const fleet = new Fleet({
+    explanations: async () => ({ keep: async () => {}, of: async () => [] }),
     ...{ id, store: async () => store, wallMs: () => NOW_MS, monotonicMs: () => performance.now() },
     local: {
       ask: async (question) => {
