@@ -32,6 +32,7 @@ import { start } from './cli/start.ts';
 import { type Command, helpOf, inColumns, parseWords, runParsed, type Terminal } from './cli/terminal/command.ts';
 import { commandsMeantBy } from './cli/terminal/meant.ts';
 import { withTonedLead } from './cli/terminal/style.ts';
+import { traffic } from './cli/traffic-command.ts';
 import { usage } from './cli/usage-command.ts';
 import { usageExport } from './cli/usage-export.ts';
 import { version } from './cli/version.ts';
@@ -103,6 +104,7 @@ const GROUPS: Readonly<Record<string, readonly Entry[]>> = {
   Look: [
     ['List the callers that are refused right now', now],
     ['Explain why a request was refused', explain],
+    ['Show requests, errors and latency over time', traffic],
     ['Show what a caller has used', usage],
     ['Print what all callers used, for billing', usageExport],
     ...changesUnder('usage'),

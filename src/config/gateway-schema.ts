@@ -904,9 +904,12 @@ export const gatewaySchema = z
         history: onOrOff().describe(
           '`on` keeps what each key uses by hour for 48 hours and by day for 92 days, counted in the step that decides, and which keys are refused at present. It takes at most 1.2 KB a key in the store. `off` keeps nothing.',
         ),
+        traffic: onOrOff().describe(
+          '`on` keeps requests, errors and latency of all gateways by route, plan, customer and upstream, by minute for 48 hours and by hour for 92 days, for `GET /admin/traffic/history`. It takes at most 10 MB in the store and two small records a minute from each gateway. `off` adds nothing.',
+        ),
       })
       .prefault({})
-      .describe('What is kept of the use of each key.'),
+      .describe('What is kept of the use of keys and of traffic.'),
     upstreams: z
       .record(values.name(), upstreamEntry.transform(inMs('connectTimeout', 'responseTimeout', 'bodyTimeout')))
       .refine((upstreams) => Object.keys(upstreams).length <= 1_000, 'must not have more than 1000 upstreams')

@@ -248,6 +248,7 @@ function settingsOf(
     keysFrom: keys.from,
     readsCertificates: keys.certificates,
     usageHistory: usage.history,
+    keepsTraffic: usage.traffic,
     upstreams,
     /** In the order of the file; every `upstream` is a key of `upstreams`. */
     routes,

@@ -64,6 +64,8 @@ export interface Exchange {
   readonly consumerId: string | null;
   /** The id of the consumer's account (admit/account-id.ts); null as `consumerId` is. */
   readonly accountId?: string | null;
+  /** The id of the consumer's customer; null or absent without one. */
+  readonly customerId?: string | null;
   /** Whether its plan has groups of routes, to which its path may belong; absent if not. */
   readonly hasGroups?: boolean;
   readonly plan: string | null;
@@ -134,6 +136,7 @@ export class ExchangeRecorder implements Exchange {
   route: string | null = null;
   consumerId: string | null = null;
   accountId: string | null = null;
+  customerId: string | null = null;
   hasGroups = false;
   plan: string | null = null;
   judgement: Judgement = 'malformed';
@@ -194,6 +197,7 @@ export class ExchangeRecorder implements Exchange {
     this.judgement = 'undecided';
     this.consumerId = consumer === null ? null : consumer.id;
     this.accountId = consumer === null ? null : id;
+    this.customerId = consumer?.customer?.id ?? null;
     this.plan = allowance.plan;
     this.hasGroups = allowance.groups !== undefined;
   }

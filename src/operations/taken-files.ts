@@ -10,6 +10,7 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   keyFormats: 'keys.formats',
   keysFrom: 'keys.from',
   usageHistory: 'usage.history',
+  keepsTraffic: 'usage.traffic',
   descriptions: 'validate',
 };
 

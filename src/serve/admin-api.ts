@@ -39,7 +39,17 @@ interface SettingsInForce {
 
 type Stores = Pick<
   GatewayStores,
-  | ('keys' | 'ledger' | 'peppers' | 'pepperState' | 'pepperHistory' | 'deprecatedCalls' | 'secretUses' | 'customers')
+  | (
+      | 'keys'
+      | 'ledger'
+      | 'peppers'
+      | 'pepperState'
+      | 'pepperHistory'
+      | 'deprecatedCalls'
+      | 'secretUses'
+      | 'traffic'
+      | 'customers'
+    )
   | ('history' | 'audit' | 'plansHistory')
 > & { readonly clock: Pick<StoreClock, 'nowMs'> };
 

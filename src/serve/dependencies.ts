@@ -37,6 +37,7 @@ import type { GatewayLog } from '../telemetry/log.ts';
 import type { GatewayMetrics } from '../telemetry/metrics.ts';
 import type { PolicyReports } from '../telemetry/policy-reports.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
+import { TrafficCounter } from '../telemetry/traffic-counter.ts';
 import { RequestValidator } from '../validate/validator.ts';
 import type { GatewayStores } from './gateway-stores.ts';
 import type { LoadedPolicies } from './loaded-policies.ts';
@@ -55,6 +56,7 @@ export interface Services {
   readonly compressors: Compressors;
   readonly decoders: Decoders;
   readonly deprecatedCalls: DeprecatedCallCounter;
+  readonly traffic: TrafficCounter;
   readonly secretUses: SecretUses;
   readonly refusals: RefusalCounter;
 }
@@ -72,6 +74,7 @@ export function openServices(
   /** The clock by which what is known of consumers ages: monotonic, milliseconds. */
   accountsMs: () => number,
   onUndecided: (consumerId: string) => void,
+  onTrafficLost: (requests: number) => void,
 ): Services {
   const onStoreFailure = () => metrics.storeFailed();
   const { onFailure, timeoutMs, url, leases } = settings.redis;
@@ -111,11 +114,21 @@ export function openServices(
     if (kind !== 'key' && kind !== 'customer') admitter.forget(keyId);
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
+  const traffic = openTraffic(inForce, stores, onTrafficLost);
   const refusals = new RefusalCounter(stores.history);
   const threads = new PoolThreads();
   const [compressors, decoders] = [new Compressors(threads), new Decoders(threads)];
   const deciding = { ...identification, admitter, failedAttempts, usage, thread, compressors, decoders };
-  return { ...deciding, deprecatedCalls, refusals };
+  return { ...deciding, deprecatedCalls, traffic, refusals };
+}
+
+function openTraffic(
+  inForce: { readonly settings: Settings },
+  { traffic: store, clock }: Pick<GatewayStores, 'traffic' | 'clock'>,
+  onLost: (requests: number) => void,
+): TrafficCounter {
+  const isOn = () => inForce.settings.keepsTraffic;
+  return new TrafficCounter({ store, nowMs: () => clock.nowMs, isOn, onLost, random: Math.random });
 }
 
 /** The services that know keys and customers. */
@@ -169,7 +182,7 @@ export function gatewayDepsOf(
   router: Router,
   { log, metrics, recent, validators, policies, policyReports, ...surroundings }: GatewaySurroundings,
 ): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
-  const { deprecatedCalls, secretUses: _, refusals, customers: __, ...deciding } = services;
+  const { deprecatedCalls, secretUses: _, traffic, refusals, customers: __, ...deciding } = services;
   const deprecated = Map.groupBy(
     settings.routes.filter((route) => route.deprecated !== null),
     ({ path }) => path,
@@ -205,6 +218,7 @@ export function gatewayDepsOf(
       deprecatedCalls,
       deprecated,
       settings.usageHistory ? refusals : null,
+      settings.keepsTraffic ? traffic : null,
       recent,
     ),
     ...CLOCKS,

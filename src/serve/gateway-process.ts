@@ -316,10 +316,11 @@ async function wire(run: Run, opened: Foundation): Promise<Assembly> {
   const onUndecided = atMostOnceAMinute<string>(CLOCKS.monotonicMs, (consumerId) => {
     log.logger.error({ consumerId }, 'the store has no decision about a consumer: each gateway decides alone');
   });
-  const services = openServices(settings, live, stores, metrics, thread, storeMs, onUndecided);
+  const services = openServices(settings, live, stores, metrics, thread, storeMs, onUndecided, warnOfLostTraffic(log));
   later.services = services;
   closers.push(() => services.deprecatedCalls.close());
   closers.push(() => services.secretUses.close());
+  closers.push(() => services.traffic.close());
   closers.push(() => services.refusals.close());
   const traceOf = await tracing(env, closers);
   const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
@@ -582,6 +583,16 @@ function lateUsers(live: LiveSettings, stores: GatewayStores, { logger }: Gatewa
     stop = warnOfLostPlans(() => live.plans, stores, logger, Number.POSITIVE_INFINITY);
   };
   return { onPlansAdded, stop: () => stop() };
+}
+
+/** @returns reports the requests of a minute of traffic that was dropped */
+function warnOfLostTraffic({ logger }: GatewayLog): (requests: number) => void {
+  return atMostOnceAMinute(CLOCKS.monotonicMs, (requests: number) => {
+    logger.error(
+      { requests },
+      'the store is away for long: the oldest minute of traffic is dropped and counted as lost',
+    );
+  });
 }
 
 function reportMemory({ logger }: GatewayLog, isShort: boolean, { of, usedBytes, limitBytes }: MemoryUse): void {

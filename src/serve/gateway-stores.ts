@@ -15,6 +15,7 @@ import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { ExplanationStore } from '../operations/explanation-store.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
 import type { PlansHistory } from '../operations/plans/plans-history-store.ts';
+import type { TrafficStore } from '../operations/traffic/traffic-store.ts';
 import { openForGateway as openEmbeddedStore } from '../stores/embedded/open.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import { PepperWatch } from './pepper-watch.ts';
@@ -35,6 +36,7 @@ export interface GatewayStores {
   readonly clock: StoreClock;
   readonly deprecatedCalls: DeprecatedCalls;
   readonly secretUses: SecretUseStore;
+  readonly traffic: TrafficStore;
   readonly history: HistoryStore;
   readonly audit: AuditStore;
   readonly plansHistory: PlansHistory;

@@ -10,6 +10,7 @@ import type { Plans } from '../model/plan.ts';
 import type { AuditStore } from '../operations/audit-store.ts';
 import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { PlansHistory } from '../operations/plans/plans-history-store.ts';
+import type { TrafficStore } from '../operations/traffic/traffic-store.ts';
 import {
   hasStore,
   nameOfEmbedded,
@@ -49,6 +50,8 @@ export interface OpenStore {
   readonly deprecatedCalls: DeprecatedCalls;
   /** When the secrets of keys were used last. */
   readonly secretUses: SecretUseStore;
+  /** Traffic over time. */
+  readonly traffic: TrafficStore;
   /**
    * Makes this process the owner of an embedded store, for the time of a change. Every process may change a Redis.
    * @returns null while another process is its owner

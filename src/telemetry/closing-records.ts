@@ -6,8 +6,9 @@ import type { DeprecatedCallCounter } from './deprecated-call-counter.ts';
 import type { GatewayLog } from './log.ts';
 import type { GatewayMetrics } from './metrics.ts';
 import type { RecentRequests } from './recent-requests.ts';
+import type { TrafficCounter } from './traffic-counter.ts';
 
-/** Passes the closing records to the log, to the metrics, to the counter of deprecated calls and to the recent requests. */
+/** Passes the closing records to the log, to the metrics, to the counters of deprecated calls and of traffic, and to the recent requests. */
 export class LogAndMetrics implements ClosingRecords {
   readonly #log: GatewayLog;
   readonly #metrics: GatewayMetrics;
@@ -16,6 +17,8 @@ export class LogAndMetrics implements ClosingRecords {
   readonly #deprecatedRoutes: ReadonlyMap<string, readonly Route[]>;
   /** Null if no history is kept. */
   readonly #refusals: RefusalCounter | null;
+  /** Null if no traffic is kept. */
+  readonly #traffic: TrafficCounter | null;
   /** Null without an admin token. */
   readonly #recent: RecentRequests | null;
 
@@ -25,6 +28,7 @@ export class LogAndMetrics implements ClosingRecords {
     deprecatedCalls: DeprecatedCallCounter,
     deprecatedRoutes: ReadonlyMap<string, readonly Route[]>,
     refusals: RefusalCounter | null,
+    traffic: TrafficCounter | null,
     recent: RecentRequests | null,
   ) {
     this.#log = log;
@@ -32,6 +36,7 @@ export class LogAndMetrics implements ClosingRecords {
     this.#deprecatedCalls = deprecatedCalls;
     this.#deprecatedRoutes = deprecatedRoutes;
     this.#refusals = refusals;
+    this.#traffic = traffic;
     this.#recent = recent;
   }
 
@@ -52,6 +57,7 @@ export class LogAndMetrics implements ClosingRecords {
     const deprecated = route === null || judgement !== 'admitted' ? undefined : this.#deprecatedRoutes.get(route);
     const called = deprecated?.find(({ methods }) => methods.includes(exchange.method));
     if (called !== undefined) this.#deprecatedCalls.count(called.deprecated!.countedAs, consumerId);
+    this.#traffic?.count(exchange);
     this.#recent?.note(exchange);
     this.#log.access(exchange);
   }

@@ -71,6 +71,7 @@ export async function adminApiWith(
     },
     customers: new FakeCustomers(),
     deprecatedCalls: nothing,
+    traffic: { read: async (places: readonly unknown[]) => places.map(() => null), swap: async () => true },
     secretUses: {
       note: async () => {},
       of: async (_: string, secrets: readonly string[]) => secrets.map(() => null),

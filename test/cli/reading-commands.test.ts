@@ -48,6 +48,8 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
     ['bans list', '/bans'],
     ['now', '/now'],
     ['deprecations', '/deprecations'],
+    ['traffic', '/traffic/history'],
+    ['traffic --by plan --range 24h --compare --top 3', '/traffic/history?by=plan&range=24h&compare=true&top=3'],
     ['audit', '/audit'],
     ['plans history', '/plans/history'],
     ['plans show', '/plans'],

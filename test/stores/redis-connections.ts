@@ -9,6 +9,7 @@ import { RedisKeys } from '../../src/stores/redis/keys.ts';
 import { RedisPlansHistory } from '../../src/stores/redis/plans-history.ts';
 import { RedisSecretUses } from '../../src/stores/redis/secret-uses.ts';
 import { circuitFor, type StoreCircuit } from '../../src/stores/redis/shards.ts';
+import { RedisTraffic } from '../../src/stores/redis/traffic.ts';
 import { atEnd } from '../support/endings.ts';
 
 interface GatewayOptions {
@@ -37,6 +38,7 @@ export async function gatewayOn(
   await untilReady(redis, 5_000);
   const fleet = new RedisFleet({ redis, circuit });
   const secretUses = new RedisSecretUses({ redis, circuit });
+  const traffic = new RedisTraffic({ redis, circuit });
   return {
     redis,
     circuit,
@@ -48,5 +50,6 @@ export async function gatewayOn(
     plansHistory: new RedisPlansHistory({ redis, circuit }),
     fleet,
     secretUses,
+    traffic,
   };
 }

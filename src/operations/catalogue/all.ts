@@ -6,6 +6,7 @@ import type { Stream } from './operation.ts';
 import type { AnyOperation } from './perform.ts';
 import * as plans from './plan-operations.ts';
 import * as records from './recorded-operations.ts';
+import * as traffic from './traffic-operations.ts';
 import * as transfer from './transfer-operations.ts';
 import * as usage from './usage-operations.ts';
 
@@ -16,6 +17,7 @@ type Exported =
   | (typeof live)[keyof typeof live]
   | (typeof plans)[keyof typeof plans]
   | (typeof records)[keyof typeof records]
+  | (typeof traffic)[keyof typeof traffic]
   | (typeof transfer)[keyof typeof transfer]
   | (typeof usage)[keyof typeof usage];
 
@@ -26,7 +28,7 @@ export type StoreOperation = Extract<Exported, { readonly line: string; readonly
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 
 /** Everything that these files define, by its path. */
-const DEFINED = [bans, customers, keys, live, plans, records, transfer, usage]
+const DEFINED = [bans, customers, keys, live, plans, records, traffic, transfer, usage]
   .flatMap((file): unknown[] => Object.values(file))
   .filter((one): one is AnyOperation | Stream => typeof one === 'object' && one !== null && 'line' in one)
   .sort((a, b) => compare(a.line.split(' '), b.line.split(' ')));

@@ -19,6 +19,7 @@ import type { PlansHistory } from '../plans/plans-history-store.ts';
 import { goneElsewhere } from '../plans/versions.ts';
 import type { PlansInForce } from '../plans/write.ts';
 import type { PlanUserStores } from '../plans-in-use.ts';
+import type { TrafficStore } from '../traffic/traffic-store.ts';
 
 // What operations work on. Each face builds these from what it has open.
 
@@ -35,6 +36,10 @@ export interface StoreContext extends OperatorStore {
   readonly deprecatedCallsOf: (id: string, days: number) => Promise<readonly DeprecatedRouteCalls[]>;
   /** Whether the gateway keeps the usage history. */
   readonly keepsHistory: () => boolean;
+  /** Traffic over time. */
+  readonly traffic: TrafficStore;
+  /** Whether the gateway keeps traffic over time. */
+  readonly keepsTraffic: () => boolean;
   /** What an operator is to do with a secret instead of searching for it. */
   readonly secretAdvice: string;
 }
@@ -47,8 +52,9 @@ interface StoreParts extends Omit<OperatorStore, 'keyFormats' | 'goneElsewhere' 
   readonly plansHistory: PlansHistory;
   readonly pepperHistory: StoreContext['pepperHistory'];
   readonly deprecatedCalls: DeprecatedCalls;
+  readonly traffic: TrafficStore;
   /** Returns the settings in force. */
-  readonly settings: () => Pick<Settings, 'routes' | 'keyFormats' | 'usageHistory'>;
+  readonly settings: () => Pick<Settings, 'routes' | 'keyFormats' | 'usageHistory' | 'keepsTraffic'>;
   readonly secretAdvice: string;
 }
 
@@ -74,6 +80,7 @@ export function storeContext({
       deprecatedCallsOfConsumer(id, settings().routes, deprecatedCalls, { days, nowMs: nowMs() }),
     keyFormats: () => settings().keyFormats,
     keepsHistory: () => settings().usageHistory,
+    keepsTraffic: () => settings().keepsTraffic,
     secretAdvice,
     nowMs,
   };

@@ -25,6 +25,7 @@ import { socketOfOwner, socketToMake } from './owner-socket.ts';
 import { EmbeddedPepperRecord, peppersOf, peppersToRead } from './pepper.ts';
 import { EmbeddedPlansHistory } from './plans-history.ts';
 import { EmbeddedSecretUses } from './secret-uses.ts';
+import { EmbeddedTraffic } from './traffic.ts';
 
 // Opens the embedded store: for a command, for a gateway, or for `tollgate doctor`.
 
@@ -80,6 +81,7 @@ export async function openForCommand({
       history: new EmbeddedHistory({ db, wallMs }),
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       secretUses: new EmbeddedSecretUses({ db }),
+      traffic: new EmbeddedTraffic({ db }),
       ...ledgerOf(db, folder, wallMs),
       close,
     };
@@ -191,6 +193,7 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       ledger,
       deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
       secretUses: new EmbeddedSecretUses({ db }),
+      traffic: new EmbeddedTraffic({ db }),
       history: new EmbeddedHistory({ db, wallMs, live: ledger.histories }),
       ...recordsIn({ db, wallMs, ...writes }),
       explanations: new EmbeddedExplanations({ db }),

@@ -90,6 +90,12 @@ export const keyspace = {
    */
   explanations: (hour: number) => `tg:explained:{${hour}}`,
   /**
+   * String: the traffic of all gateways in one minute or hour, or the names of a day's series
+   * (src/operations/traffic/traffic-record.ts), by the number of the minute, hour or day since 1970. At most 10 MB together. A minute expires 49
+   * hours, an hour 93 days and a day's names 94 days after the last report.
+   */
+  traffic: (part: 'names' | 'minute' | 'hour', at: number) => `tg:{traffic}:${part}:${at}`,
+  /**
    * What gateways with an admin token report to each other: when each last reported (sorted set, milliseconds) and its report
    * (hash, by gateway); the questions that are open (hash); since when the sessions of a name have ended (hash). A gateway's
    * report is removed after 60 s, a question after 5 s, an end of sessions after 8 hours.

@@ -8,7 +8,7 @@ export function luaFile(name: string): string {
   return readFileSync(new URL(name, import.meta.url), 'utf8');
 }
 
-type Arguments = readonly (string | number)[];
+type Arguments = readonly (string | number | Buffer)[];
 type Command = (size: number, ...namesAndArgs: Arguments) => Promise<unknown>;
 
 /** A Lua script that ioredis sends in full once on each connection, and then calls by its digest. */

@@ -24,6 +24,7 @@ import { Replication, type WantedReplicas } from './replication.ts';
 import { RedisSecretUses } from './secret-uses.ts';
 import { serverClocks } from './server-clocks.ts';
 import { circuitFor } from './shards.ts';
+import { RedisTraffic } from './traffic.ts';
 import { RedisUsageReconciler, trialOn } from './usage-reconciler.ts';
 
 // Opens the store in Redis: for a command, for a gateway, or for `tollgate doctor`.
@@ -103,6 +104,7 @@ export async function openForCommand({ url, peppers, usageHistory, durability, w
       history: new RedisHistory({ redis, circuit }),
       deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
       secretUses: new RedisSecretUses({ redis, circuit }),
+      traffic: new RedisTraffic({ redis, circuit }),
       close: async () => {
         writes.close();
         disconnect();
@@ -166,6 +168,7 @@ export async function openForGateway(gateway: RedisGateway) {
     attempts: new RedisAttemptCounter({ redis, circuit }),
     deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
     secretUses: new RedisSecretUses({ redis, circuit }),
+    traffic: new RedisTraffic({ redis, circuit }),
     history: new RedisHistory({ redis, circuit, wallMs }),
     audit: new RedisAudit({ redis, circuit, writes }),
     plansHistory: new RedisPlansHistory({ redis, circuit }),

@@ -198,6 +198,8 @@ describe('the API held to its description', () => {
       ['DELETE', '/admin/session?everywhere=maybe'],
       ['GET', '/admin/gateways'],
       ['GET', '/admin/traffic'],
+      ['GET', '/admin/traffic/history'],
+      ['GET', '/admin/traffic/history?by=plan&range=24h&compare=true&top=2'],
       ['GET', '/admin/near'],
       ['GET', '/admin/refusals?caller=key_0000000000000000'],
       ['GET', '/admin/refusals/refused'],
