@@ -1,7 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { ALL_COMMANDS } from '../../src/main.ts';
 import { runCommand as run } from '../support/run-command.ts';
-import { sample } from '../support/sample.ts';
 import { STORES } from './ledger-commands.ts';
 
 /** What a command needs beside the key or customer that it is about. */
@@ -46,13 +45,11 @@ function argumentsForIds() {
 }
 
 const every = argumentsForIds();
+const ofKeys = every.filter(({ kind }) => kind !== 'CUSTOMER_ID');
+const ofCustomers = every.filter(({ kind }) => kind !== 'KEY_ID');
 const ofBoth = every.filter(({ kind }) => kind === 'ID');
 
 describe.each(Object.keys(STORES))('on %s', (store) => {
-  // test/contracts/key-search.ts holds the stores to the same answers to a search by name.
-  const tried = store === 'Redis' ? sample(every, 8) : every;
-  const ofKeys = tried.filter(({ kind }) => kind !== 'CUSTOMER_ID');
-  const ofCustomers = tried.filter(({ kind }) => kind !== 'KEY_ID');
   let env: NodeJS.ProcessEnv;
   let [web, webSecret, acme] = ['', '', ''];
   const made = async (...command: string[]) => JSON.parse((await run(env, ...command, '--json')).stdout);
@@ -101,7 +98,7 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
     ({ argv }) => findsAlike('customers', argv),
   );
 
-  test.each(tried)(
+  test.each(every)(
     '$what refuses a name that several have, and names their ids (reliability 321)',
     async ({ argv, kind }) => {
       const shared = { KEY_ID: ['two'], CUSTOMER_ID: ['twins'], ID: ['two', 'twins', 'both', 'gone'] }[kind];
@@ -140,7 +137,7 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
     },
   );
 
-  test.each(tried.filter(({ kind }) => kind !== 'ID'))(
+  test.each(every.filter(({ kind }) => kind !== 'ID'))(
     '$what refuses the id of the other kind, and says which kind it is (reliability 321)',
     async ({ argv, kind }) => {
       const isKey = kind === 'KEY_ID';
@@ -154,7 +151,7 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
     },
   );
 
-  test.each(tried)('$what takes no secret, and does not repeat it (reliability 321)', async ({ argv, what }) => {
+  test.each(every)('$what takes no secret, and does not repeat it (reliability 321)', async ({ argv, what }) => {
     // A filter of the record may be any text.
     const foreign = what === 'audit --key' ? [] : [`kong_${'a'.repeat(32)}`, `key_${'a'.repeat(40)}`];
     for (const secret of [webSecret, ...foreign]) {

@@ -82,6 +82,8 @@ describe('where there is no store', () => {
   test('a command that looks for something in the store says that there is none and what to do, and its exit code is 1', async () => {
     const cases: { readonly store: string; readonly words?: readonly string[]; readonly made?: string }[] = [
       { store: 'data' },
+      { store: 'data', made: 'data' },
+      { store: 'named', words: ['--data', './named'] },
       { store: 'named', words: ['--data', './named'], made: 'named' },
     ];
     for (const { store, words, made } of cases) {

@@ -21,6 +21,7 @@ export function explanationStoreContract(open: () => Promise<ExplanationStore>):
 
   test('keeps a bounded number of an hour, of which none is pushed out or replaced (reliability 499)', async () => {
     await store.keep([one('first')]);
+    await store.keep([one('first', NOW_MS, 'another while there is room')]);
     await store.keep(Array.from({ length: 2 * MAX_OF_HOUR }, (_, i) => one(`flood-${i}`)));
     await store.keep([one('first', NOW_MS, 'another'), one('late'), one('next', NOW_MS + HOUR_MS)]);
     const kept = ['first', `flood-${MAX_OF_HOUR - 2}`, `flood-${MAX_OF_HOUR - 1}`, 'late', 'next'];
