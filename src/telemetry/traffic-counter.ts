@@ -1,7 +1,7 @@
 import type { Exchange } from '../gateway/exchange.ts';
 import { addMinute, type CountedMinute } from '../operations/traffic/add-minute.ts';
 import {
-  bucketOf,
+  BOUNDS_MS,
   type Cells,
   DIMENSIONS,
   type Dimension,
@@ -12,7 +12,7 @@ import {
   newRecord,
   othersOf,
   requestsIn,
-  statusCellOf,
+  STATUS_CLASSES,
 } from '../operations/traffic/traffic-record.ts';
 import { PART_MS, type TrafficStore } from '../operations/traffic/traffic-store.ts';
 
@@ -148,6 +148,19 @@ export class TrafficCounter {
       if (this.#waiting[0] === next) this.#waiting.shift();
     }
   }
+}
+
+/** The cell of a latency. @param totalMs how long the request took */
+export function bucketOf(totalMs: number): number {
+  let i = 0;
+  while (i < BOUNDS_MS.length && totalMs > BOUNDS_MS[i]!) i++;
+  return STATUS_CLASSES.length + i;
+}
+
+/** The cell of a status; a request that ended without one is a failure. */
+export function statusCellOf(status: number): number {
+  const digit = Math.floor(status / 100);
+  return digit >= 1 && digit <= 5 ? digit - 1 : 4;
 }
 
 type Counted = Pick<Exchange, 'route' | 'plan' | 'customerId' | 'upstream' | 'status' | 'totalMs'>;

@@ -24,26 +24,13 @@ const MAX_INFLATED = 1024 * 1024;
 
 export const STATUS_CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const;
 /** Upper ends of the buckets of latency in milliseconds, rising; a last bucket has everything above. */
-const BOUNDS_MS = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000] as const;
+export const BOUNDS_MS = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000] as const;
 /** Counts of a series: by status class, then by bucket. */
 export type Cells = Float64Array;
 const CELLS = STATUS_CLASSES.length + BOUNDS_MS.length + 1;
 
 export function newCells(): Cells {
   return new Float64Array(CELLS);
-}
-
-/** The cell of a latency. @param totalMs how long the request took */
-export function bucketOf(totalMs: number): number {
-  let i = 0;
-  while (i < BOUNDS_MS.length && totalMs > BOUNDS_MS[i]!) i++;
-  return STATUS_CLASSES.length + i;
-}
-
-/** The cell of a status; a request that ended without one is a failure. */
-export function statusCellOf(status: number): number {
-  const digit = Math.floor(status / 100);
-  return digit >= 1 && digit <= 5 ? digit - 1 : 4;
 }
 
 export function addCells(to: Cells, from: Cells): void {

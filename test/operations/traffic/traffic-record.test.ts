@@ -2,7 +2,6 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
   addCells,
-  bucketOf,
   type Cells,
   DIMENSIONS,
   decodeNames,
@@ -15,9 +14,9 @@ import {
   othersOf,
   quantileMs,
   requestsIn,
-  statusCellOf,
   type TrafficRecord,
 } from '../../../src/operations/traffic/traffic-record.ts';
+import { bucketOf, statusCellOf } from '../../../src/telemetry/traffic-counter.ts';
 
 /** A series with these requests: their status and how long each took. */
 function cells(...requests: readonly (readonly [status: number, totalMs: number])[]): Cells {
