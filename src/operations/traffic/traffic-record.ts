@@ -19,7 +19,7 @@ export const MAX_NAMED: Readonly<Record<Dimension, number>> = { route: 120, plan
  * names it is their size before they are packed.
  */
 export const MAX_BYTES = { minute: 1_250, hour: 2_000, names: 12_000 } as const;
-/** A record with more, inflated, is none of ours. */
+/** The longest record after it is inflated, in bytes. No gateway writes a longer one. */
 const MAX_INFLATED = 1024 * 1024;
 
 export const STATUS_CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const;

@@ -16,7 +16,7 @@ export interface TrafficSwap extends TrafficPlace {
 
 /** Traffic over time in the store, without what is in it. Implemented by stores/embedded and stores/redis. */
 export interface TrafficStore {
-  /** The records of these places; null where there is none. @throws Failure `store_unavailable` */
+  /** Reads the records of these places; null for a place that has no record. @throws Failure `store_unavailable` */
   read(places: readonly TrafficPlace[]): Promise<readonly (Uint8Array | null)[]>;
   /**
    * Writes all of these records or none, and removes those that are kept no longer.
