@@ -41,6 +41,7 @@ test.each([
   [1_905_055_894, 'requests waited for a lease of another plan, which ended later than one that was lent after it'],
   [1_907_052_070, 'the clock was set back and a plan without the second was read before one that has it'],
   [445_168_525, 'a command that was lost arrived after later ones when its connection was cut'],
+  [22_841_211, 'the store let a request wait that costs more than a limit, and the gateway refused it from memory'],
 ])('history %i holds, in which %s', async (seed) => {
   expect((await play(historyOf(seed))).broken).toBeNull();
 });

@@ -645,9 +645,14 @@ export class Judge implements WireListener {
     if (this.#areMixed || accounts.some(({ isLiftPending, seen }) => isLiftPending || seen < this.#disturbances))
       return;
     const states = budgets.map(({ accountId }) => this.#server.model.account(accountId) ?? UNSEEN);
-    const { admitted, waitMs } = decide(states, plan, this.#server.nowMs(), cost, 1, [], amounts);
+    const nowMs = this.#server.nowMs();
+    const { admitted, waitMs } = decide(states, plan, nowMs, cost, 1, [], amounts);
+    // Before the store moves a count to another form, all requests wait, also those that cost more than a limit and never fit.
+    const unused = states.map(({ leases, ...state }) => ({ ...state, windows: {} }));
+    const couldFit = decide(unused, plan, nowMs, cost, 1, [], amounts).admitted > 0;
     // After the clock was set, the store may take a lease for unended that has ended.
-    const mayWait = waitMs !== undefined && performance.now() > this.#storeDisturbedAtMs + KNOWN_FOR_MS;
+    const isStale = performance.now() <= this.#storeDisturbedAtMs + KNOWN_FOR_MS;
+    const mayWait = waitMs !== undefined && couldFit && !isStale;
     if (admitted === 0 && !mayWait) return;
     this.#break(
       `Gateway ${gateway} refused a request of ${request.consumerId} from memory, which the store would admit.`,
