@@ -1,8 +1,8 @@
 import { globSync, readFileSync } from 'node:fs';
-import { relative } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Stryker } from '@stryker-mutator/core';
 import { anySeed, Chance } from '../kit/chance.ts';
+import { soFar } from './as-found.ts';
 import { ROOMS } from './rooms.ts';
 
 const { values, positionals } = parseArgs({
@@ -10,6 +10,7 @@ const { values, positionals } = parseArgs({
   options: {
     sample: { type: 'boolean', default: false },
     seed: { type: 'string' },
+    pieces: { type: 'string', default: '16' },
     concurrency: { type: 'string', default: '2' },
     help: { type: 'boolean', default: false },
   },
@@ -21,14 +22,11 @@ const FILE_THRESHOLD = 80;
 /** Of a few dozen mistakes. Where a room's tests notice 90 %, one sample in 400 is below this. */
 const SAMPLE_THRESHOLD = 60;
 /**
- * A sample has this many pieces of this many lines, so that CI waits for minutes and not for an hour.
+ * A sample has pieces of this many lines, 16 by default, so that CI waits for minutes and not for an hour.
  *
  * Fault: a sample was forty neighbouring lines of one file. One function without tests decided it, and CI failed by chance.
  */
-const PIECES = 16;
 const LINES_OF_PIECE = 4;
-
-type Result = Awaited<ReturnType<Stryker['runMutationTest']>>[number];
 
 /** A room, or one file of it. */
 interface Target {
@@ -37,14 +35,15 @@ interface Target {
   readonly threshold: number;
 }
 
-if (values.help || (positionals.length === 0) !== values.sample) {
+if (values.help || (positionals.length === 0 && !values.sample)) {
   process.stdout.write(`npm run test:mutants -- ROOM [--concurrency N]
 npm run test:mutants -- FILE [--concurrency N]
-npm run test:mutants -- --sample [--seed N] [--concurrency N]
+npm run test:mutants -- [ROOM] --sample [--pieces N] [--seed N] [--concurrency N]
 
 Plants mistakes of one operator in the files of a room (${Object.keys(ROOMS).join(', ')}), in one of its files, or
-in lines of a room that the seed chooses, and runs the room's own tests against each of them, N at a time (2 by default). Fails if
-the tests notice fewer than ${ROOM_THRESHOLD} % of them, or ${FILE_THRESHOLD} % of those in one file, or ${SAMPLE_THRESHOLD} % of a sample. The mistakes that no test noticed are printed.
+in N pieces of ${LINES_OF_PIECE} lines (16 by default) of the room, or of a room that the seed chooses, and runs the room's own tests against each
+of them, N at a time (2 by default). Each mistake that no test noticed is printed as soon as it is found, and their number at the end, also
+after Ctrl+C. Fails if the tests notice fewer than ${ROOM_THRESHOLD} % of them, or ${FILE_THRESHOLD} % of those in one file, or ${SAMPLE_THRESHOLD} % of a sample.
 `);
   if (!values.help) process.exitCode = 2;
 } else {
@@ -52,22 +51,24 @@ the tests notice fewer than ${ROOM_THRESHOLD} % of them, or ${FILE_THRESHOLD} % 
 }
 
 function targetOf(name: string | undefined): Target {
-  if (name === undefined) return sampleBy(Number(values.seed ?? anySeed()));
+  if (values.sample || name === undefined) return sampleBy(Number(values.seed ?? anySeed()), name);
   if (Object.hasOwn(ROOMS, name)) return { ...ROOMS[name]!, threshold: ROOM_THRESHOLD };
   const room = Object.values(ROOMS).find(({ files }) => globSync([...files]).includes(name));
   if (room === undefined) throw new Error(`${name} is neither a room nor a file of one; see --help.`);
   return { files: [name], tests: room.tests, threshold: FILE_THRESHOLD };
 }
 
-/** Pieces of the files of one room, which the seed chooses: each line of the room is as likely as any other. */
-function sampleBy(seed: number): Target {
+/** Pieces of the files of one room, which the seed chooses unless it is named: each line of the room is as likely as any other. */
+function sampleBy(seed: number, named: string | undefined): Target {
   const chance = new Chance(seed);
-  const { files, tests } = chance.of(Object.values(ROOMS));
+  const room = named ?? chance.of(Object.keys(ROOMS));
+  if (!Object.hasOwn(ROOMS, room)) throw new Error(`${room} is no room; see --help.`);
+  const { files, tests } = ROOMS[room]!;
   const pieces = globSync([...files])
     .toSorted()
     .flatMap((file) => piecesOf(file, readFileSync(file, 'utf8').split('\n').length));
-  const chosen = Array.from({ length: PIECES }, () => chance.of(pieces));
-  process.stdout.write(`Seed ${seed}: ${chosen.join(', ')}.\n`);
+  const chosen = Array.from({ length: Number(values.pieces) }, () => chance.of(pieces));
+  process.stdout.write(`Repeat with: ${room} --sample --pieces ${chosen.length} --seed ${seed}\n`);
   return { files: chosen, tests, threshold: SAMPLE_THRESHOLD };
 }
 
@@ -78,11 +79,11 @@ function piecesOf(file: string, lines: number): readonly string[] {
 
 /** @returns whether the room's tests noticed enough of the mistakes */
 async function plantIn({ files, tests, threshold }: Target): Promise<boolean> {
-  const startedMs = performance.now();
-  const results = await new Stryker({
+  process.once('exit', () => printCount(threshold));
+  await new Stryker({
     packageManager: 'npm',
     testRunner: 'vitest',
-    plugins: ['@stryker-mutator/vitest-runner'],
+    plugins: ['@stryker-mutator/vitest-runner', './tools/mutants/as-found.ts'],
     // Only the room's own tests: that a test of the whole would fail as well helps nobody who changes the room.
     vitest: { configFile: 'tools/mutants/vitest.config.ts', related: false },
     testFiles: [...tests],
@@ -104,36 +105,20 @@ async function plantIn({ files, tests, threshold }: Target): Promise<boolean> {
     tempDirName: '.vitest/stryker',
     ignorePatterns: ['/docs', '/.vitest', '/dist', '/data'],
     allowEmpty: true,
-    reporters: ['progress-append-only'],
+    reporters: ['progress-append-only', 'as-found'],
   }).runMutationTest();
-  return report(results, threshold, performance.now() - startedMs);
-}
-
-function report(results: readonly Result[], threshold: number, tookMs: number): boolean {
-  const of = (...statuses: string[]) => results.filter(({ status }) => statuses.includes(status));
-  const unnoticed = of('Survived', 'NoCoverage');
-  for (const mutant of unnoticed) process.stdout.write(`${described(mutant)}\n`);
-  const noticed = of('Killed', 'Timeout').length;
-  const planted = noticed + unnoticed.length;
-  const percent = planted === 0 ? 100 : (100 * noticed) / planted;
+  const { unnoticed, percent } = soFar();
   // One says nothing: a sample may be of lines that hold no other.
-  const isEnough = percent >= threshold || unnoticed.length <= 1;
-  process.stdout.write(
-    `${noticed} of ${planted} planted mistakes noticed: ${percent.toFixed(1)} %, ${threshold} % asked for, in ${(tookMs / 1_000).toFixed(0)} s.\n` +
-      `${isEnough ? 1 : 0} passed, ${isEnough ? 0 : 1} failed, 0 skipped\n`,
+  const isEnough = percent >= threshold || unnoticed <= 1;
+  process.once('exit', () =>
+    process.stdout.write(`${isEnough ? 1 : 0} passed, ${isEnough ? 0 : 1} failed, 0 skipped\n`),
   );
   return isEnough;
 }
 
-/** `src/engine/counting.ts:168:36: a >= b => a > b`, of a mistake that no test noticed. */
-function described({ fileName, location: { start, end }, replacement = '', status }: Result): string {
-  const lines = readFileSync(fileName, 'utf8')
-    .split('\n')
-    .slice(start.line - 1, end.line);
-  const last = lines.length - 1;
-  lines[last] = lines[last]!.slice(0, end.column - 1);
-  const text = lines.join('\n').slice(start.column - 1);
-  const oneLine = (code: string) => code.replaceAll(/\s+/g, ' ').slice(0, 100);
-  const why = status === 'NoCoverage' ? ' (no test reaches it)' : '';
-  return `${relative('.', fileName)}:${start.line}:${start.column}: ${oneLine(text)} => ${oneLine(replacement)}${why}`;
+function printCount(threshold: number): void {
+  const { noticed, outOfTime, planted, percent } = soFar();
+  process.stdout.write(
+    `${noticed} of ${planted} planted mistakes noticed, ${outOfTime} as the tests ran out of time: ${percent.toFixed(1)} %, ${threshold} % asked for, in ${process.uptime().toFixed(0)} s.\n`,
+  );
 }

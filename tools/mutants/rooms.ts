@@ -10,6 +10,7 @@ const whole = (name: string): Room => ({ files: [`src/${name}/*.ts`], tests: [`t
 export const ROOMS: Readonly<Record<string, Room>> = {
   admit: whole('admit'),
   engine: { files: ['src/engine/*.ts'], tests: ['test/engine/**/*.test.ts', 'test/admit/**/*.test.ts'] },
+  gateway: whole('gateway'),
   http1: whole('http1'),
   identify: whole('identify'),
   routing: whole('routing'),
