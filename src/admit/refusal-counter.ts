@@ -1,3 +1,4 @@
+import { BackgroundWrites } from '../io/background-writes.ts';
 import { type HistoryStore, MAX_REFUSED, type Refusals, type RefusedConsumer } from './history-store.ts';
 
 const REPORT_MS = 1_000;
@@ -6,12 +7,10 @@ const REPORT_MS = 1_000;
 export class RefusalCounter {
   readonly #store: Pick<HistoryStore, 'addRefusals'>;
   #counts = new Map<string, { -readonly [K in keyof Refusals]: Refusals[K] }>();
-  readonly #timer: NodeJS.Timeout;
-  #reporting: Promise<void> = Promise.resolve();
+  readonly writes = new BackgroundWrites(REPORT_MS, () => this.#report());
 
   constructor(store: Pick<HistoryStore, 'addRefusals'>) {
     this.#store = store;
-    this.#timer = setInterval(() => void this.report(), REPORT_MS).unref();
   }
 
   count(refusal: RefusedConsumer): void {
@@ -28,18 +27,7 @@ export class RefusalCounter {
     }
   }
 
-  /** Reports the counted refusals, and repeats those that the store does not accept with the next report. Never rejects. */
-  report(): Promise<void> {
-    this.#reporting = this.#reporting.then(() => this.#reportCounts());
-    return this.#reporting;
-  }
-
-  async close(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.report();
-  }
-
-  async #reportCounts(): Promise<void> {
+  async #report(): Promise<void> {
     const counts = this.#counts;
     if (counts.size === 0) return;
     this.#counts = new Map();

@@ -1,3 +1,4 @@
+import { BackgroundWrites } from '../io/background-writes.ts';
 import type { StoredKey, StoredSecret } from '../model/record.ts';
 import { type SecretUse, type SecretUseStore, secretName } from './secret-use-store.ts';
 
@@ -23,12 +24,10 @@ export class SecretUses {
   readonly #options: SecretUsesOptions;
   /** By key and secret. */
   readonly #waiting = new Map<string, SecretUse>();
-  readonly #timer: NodeJS.Timeout;
-  #flushing: Promise<void> = Promise.resolve();
+  readonly writes = new BackgroundWrites(FLUSH_MS, (all) => this.#write(all ? MAX_WAITING : MAX_AT_ONCE));
 
   constructor(options: SecretUsesOptions) {
     this.#options = options;
-    this.#timer = setInterval(() => void this.flush(), FLUSH_MS).unref();
   }
 
   /**
@@ -41,18 +40,6 @@ export class SecretUses {
     const day = new Date(nowMs).toISOString().slice(0, 10);
     this.#add({ keyId: id, secret: secretName(secret), day, present: secrets.map(secretName) });
     return true;
-  }
-
-  /** Writes some of the uses that wait; those that the store does not accept wait for the next flush. Never rejects. */
-  flush(most = MAX_AT_ONCE): Promise<void> {
-    this.#flushing = this.#flushing.then(() => this.#write(most));
-    return this.#flushing;
-  }
-
-  /** Writes all that wait. */
-  async close(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.flush(MAX_WAITING);
   }
 
   async #write(most: number): Promise<void> {

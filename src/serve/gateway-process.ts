@@ -318,16 +318,14 @@ async function wire(run: Run, opened: Foundation): Promise<Assembly> {
   });
   const services = openServices(settings, live, stores, metrics, thread, storeMs, onUndecided, warnOfLostTraffic(log));
   later.services = services;
-  closers.push(() => services.deprecatedCalls.close());
-  closers.push(() => services.secretUses.close());
-  closers.push(() => services.traffic.close());
-  closers.push(() => services.refusals.close());
+  const { deprecatedCalls, secretUses, traffic, refusals } = services;
+  for (const { writes } of [deprecatedCalls, secretUses, traffic, refusals]) closers.push(() => writes.close());
   const traceOf = await tracing(env, closers);
   const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
   const explained = isObserved
     ? new StoredExplanations({ store: stores.explanations, host: hostname(), wallMs: CLOCKS.wallMs })
     : null;
-  closers.push(() => explained?.close());
+  closers.push(() => explained?.writes.close());
   const recent = isObserved ? new RecentRequests(CLOCKS.wallMs, explained) : null;
   const draining = { hasBegun: false };
   const policyReports = new PolicyReports(log.logger, metrics);

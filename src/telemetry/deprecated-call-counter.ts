@@ -1,3 +1,4 @@
+import { BackgroundWrites } from '../io/background-writes.ts';
 import { type DeprecatedCalls, dayOf, MAX_CONSUMERS, OTHERS, WITHOUT_KEY } from '../operations/deprecated-calls.ts';
 
 const FLUSH_MS = 1_000;
@@ -13,28 +14,15 @@ export class DeprecatedCallCounter {
   readonly #options: DeprecatedCallCounterOptions;
   /** Calls by consumer, for each `DAY ROUTE`. */
   #counts = new Map<string, Map<string, number>>();
-  readonly #timer: NodeJS.Timeout;
-  #flushing: Promise<void> = Promise.resolve();
+  readonly writes = new BackgroundWrites(FLUSH_MS, () => this.#addToStore());
 
   constructor(options: DeprecatedCallCounterOptions) {
     this.#options = options;
-    this.#timer = setInterval(() => void this.flush(), FLUSH_MS).unref();
   }
 
   /** @param route `countedAs` of its deprecation; @param consumerId null on routes without keys */
   count(route: string, consumerId: string | null): void {
     this.#add(`${dayOf(this.#options.wallMs())} ${route}`, consumerId ?? WITHOUT_KEY, 1);
-  }
-
-  /** Adds the counts to the store; counts that it does not accept are kept for the next flush. Never rejects. */
-  flush(): Promise<void> {
-    this.#flushing = this.#flushing.then(() => this.#addToStore());
-    return this.#flushing;
-  }
-
-  async close(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.flush();
   }
 
   async #addToStore(): Promise<void> {

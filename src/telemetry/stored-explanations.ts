@@ -1,4 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts';
+import { BackgroundWrites } from '../io/background-writes.ts';
 import { RecentlyUsed } from '../io/recently-used.ts';
 import { type Explanation, type ExplanationStore, HOUR_MS, MAX_EXPLANATION } from '../operations/explanation-store.ts';
 import { CallerBudget } from './caller-budget.ts';
@@ -43,12 +44,10 @@ export class StoredExplanations {
   #noted = new KeptRefusals(MAX_AT_ONCE);
   #notedCount = 0;
   #waiting: Explanation[] = [];
-  #flushing: Promise<void> = Promise.resolve();
-  readonly #timer: NodeJS.Timeout;
+  readonly writes = new BackgroundWrites(FLUSH_MS, (all) => this.#write(all ? MAX_WAITING : MAX_AT_ONCE));
 
   constructor(options: Options) {
     this.#options = options;
-    this.#timer = setInterval(() => void this.flush(), FLUSH_MS).unref();
   }
 
   /** @param exchange of a request that was refused or failed @param nowMs Unix milliseconds */
@@ -74,18 +73,6 @@ export class StoredExplanations {
     if (known === undefined) this.#until.set(consumerId, until);
     until.set(limit, Math.min(retryAtMs ?? Number.POSITIVE_INFINITY, nowMs + DAY_MS));
     return true;
-  }
-
-  /** Writes what was noted. What the store does not take waits for the next time. Never rejects. */
-  flush(most = MAX_AT_ONCE): Promise<void> {
-    this.#flushing = this.#flushing.then(() => this.#write(most));
-    return this.#flushing;
-  }
-
-  /** Writes all that waits. */
-  async close(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.flush(MAX_WAITING);
   }
 
   async #write(most: number): Promise<void> {

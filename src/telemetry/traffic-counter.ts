@@ -1,4 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts';
+import { BackgroundWrites } from '../io/background-writes.ts';
 import { addMinute, type CountedMinute } from '../operations/traffic/add-minute.ts';
 import {
   BOUNDS_MS,
@@ -48,8 +49,12 @@ export class TrafficCounter {
   #series = emptySeries();
   readonly #waiting: Waiting[] = [];
   #lost = 0;
+  /** Of the minutes that are over, the oldest first, and at the end of the last one too. */
+  readonly writes = new BackgroundWrites(null, async (all) => {
+    if (all) this.#end();
+    await this.#addToStore();
+  });
   #timer: NodeJS.Timeout;
-  #flushing: Promise<void> = Promise.resolve();
 
   constructor(options: TrafficCounterOptions) {
     this.#options = options;
@@ -70,17 +75,9 @@ export class TrafficCounter {
     if (this.#minuteNow() !== this.#minute) this.#seal();
   }
 
-  /** Adds the minutes that are over to the store, the oldest first; those that it does not accept wait for the next flush. Never rejects. */
-  flush(): Promise<void> {
-    this.#flushing = this.#flushing.then(() => this.#addToStore());
-    return this.#flushing;
-  }
-
-  /** Adds the last minute too. */
-  async close(): Promise<void> {
+  #end(): void {
     clearTimeout(this.#timer);
     this.#seal();
-    await this.flush();
   }
 
   #minuteNow(): number {
@@ -92,7 +89,7 @@ export class TrafficCounter {
     return setTimeout(() => {
       this.turn();
       this.#timer = setTimeout(() => {
-        void this.flush();
+        void this.writes.flush();
         this.#timer = this.#atEndOfMinute();
       }, this.#options.random() * SPREAD_MS).unref();
     }, leftMs + 1).unref();

@@ -21,7 +21,7 @@ let counter: RefusalCounter;
 beforeEach(() => {
   store = new FakeStore();
   counter = new RefusalCounter(store);
-  atEnd(() => counter.close());
+  atEnd(() => counter.writes.close());
 });
 
 const refused = (consumerId: string, more: Partial<RefusedConsumer> = {}): RefusedConsumer => {
@@ -32,8 +32,8 @@ test('refusals are reported once, summed by consumer, with what the last of them
   counter.count(refused('a'));
   counter.count(refused('b'));
   counter.count(refused('a', { kind: 'banned', window: 'day', cost: 5, untilMs: 9_000, plan: 'pro' }));
-  await counter.report();
-  await counter.report();
+  await counter.writes.flush();
+  await counter.writes.flush();
   expect(store.reports).toEqual([
     [
       { ...refused('a'), kind: 'banned', window: 'day', cost: 5, untilMs: 9_000, plan: 'pro', refused: 1, banned: 1 },
@@ -46,10 +46,10 @@ test('what a store that is away does not accept is reported when it is back, wit
   store.away = true;
   counter.count(refused('a'));
   counter.count(refused('b'));
-  await counter.report();
+  await counter.writes.flush();
   counter.count(refused('a', { untilMs: 2_000 }));
   store.away = false;
-  await counter.report();
+  await counter.writes.flush();
   expect(store.reports[0]).toContainEqual({ ...refused('a'), untilMs: 2_000, refused: 2, banned: 0 });
   expect(store.reports[0]).toContainEqual({ ...refused('b'), refused: 1, banned: 0 });
 });
@@ -59,7 +59,7 @@ test('bans during an outage are added to those that came since', async () => {
   counter.count(refused('a', { kind: 'banned' }));
   const { promise, resolve } = Promise.withResolvers<void>();
   store.gate = promise;
-  const reported = counter.report();
+  const reported = counter.writes.flush();
   // Counted while the report is on its way.
   await Promise.resolve();
   counter.count(refused('a', { kind: 'banned', untilMs: 7_000 }));
@@ -67,7 +67,7 @@ test('bans during an outage are added to those that came since', async () => {
   resolve();
   await reported;
   store.away = false;
-  await counter.report();
+  await counter.writes.flush();
   expect(store.reports).toEqual([[{ ...refused('a'), untilMs: 8_000, refused: 1, banned: 2 }]]);
 });
 
@@ -76,7 +76,7 @@ test('during an outage the counts stay bounded, however many consumers are refus
   for (let round = 0; round < 3; round++) {
     const { promise, resolve } = Promise.withResolvers<void>();
     store.gate = promise;
-    const reported = counter.report();
+    const reported = counter.writes.flush();
     await Promise.resolve();
     for (let i = 0; i < MAX_REFUSED + 5; i++) counter.count(refused(`${round}-${i}`));
     resolve();
@@ -84,6 +84,6 @@ test('during an outage the counts stay bounded, however many consumers are refus
   }
   store.gate = null;
   store.away = false;
-  await counter.report();
+  await counter.writes.flush();
   expect(store.reports[0]).toHaveLength(MAX_REFUSED);
 });

@@ -14,7 +14,7 @@ function usesInto(noted: SecretUse[][], isAway = () => false) {
     noted.push([...uses]);
   };
   const uses = new SecretUses({ store: { note } });
-  atEnd(() => uses.close());
+  atEnd(() => uses.writes.close());
   return uses;
 }
 
@@ -29,12 +29,12 @@ test('a secret is noted once on each day on which it is used, by any number of r
   const useMany = async () => {
     for (let i = 0; i < 100; i++) {
       await identifier.identify(secret);
-      await uses.flush();
+      await uses.writes.flush();
       pass(1_000);
     }
     identifier.forget(key.id);
     await identifier.identify(secret);
-    await uses.flush();
+    await uses.writes.flush();
   };
   await useMany();
   const use = { keyId: key.id, secret: secretName(key.secrets[0]!), present: key.secrets.map(secretName) };
@@ -65,9 +65,9 @@ test('uses that the store does not accept are written later, and a use that foun
   const uses = usesInto(noted, () => isAway);
   const { key } = someKey();
   expect(uses.note(key, key.secrets[0]!, DAY_MS)).toBe(true);
-  await uses.flush();
+  await uses.writes.flush();
   isAway = false;
-  await uses.flush();
+  await uses.writes.flush();
   expect(noted).toHaveLength(1);
 
   const store = new FakeStore();
@@ -89,8 +89,8 @@ test('no more than 10,000 uses wait, and one flush writes 50 (reliability 267)',
   const { key } = someKey();
   const outcomes = Array.from({ length: 10_001 }, (_, i) => uses.note({ ...key, id: `key_${i}` }, key.secrets[0]!, 0));
   expect(outcomes.filter((wasNoted) => !wasNoted)).toHaveLength(1);
-  await uses.flush();
+  await uses.writes.flush();
   expect(noted.map(({ length }) => length)).toEqual([50]);
-  await uses.close();
+  await uses.writes.close();
   expect(noted.map(({ length }) => length)).toEqual([50, 9_950]);
 });

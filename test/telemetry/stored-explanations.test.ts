@@ -28,7 +28,7 @@ function storedIn(isAway = () => false) {
     host: 'host-1',
     wallMs: () => NOW_MS,
   });
-  atEnd(() => stored.close());
+  atEnd(() => stored.writes.close());
   return { stored, ids: () => kept.map(({ requestId }) => requestId), kept };
 }
 
@@ -43,7 +43,7 @@ test('the first refusal of each key and window is kept until the window has room
   note('other key', { consumerId: 'key_b' });
   note('not admitted', { judgement: 'unauthenticated', consumerId: null, code: 'invalid_api_key', status: 401 });
   note('minute later', { retryAtMs: NOW_MS + 120_000 }, NOW_MS + 60_000);
-  await stored.flush();
+  await stored.writes.flush();
   expect(ids()).toEqual(['minute', 'day', 'ban', 'other key', 'minute later']);
   expect(JSON.parse(kept[0]!.text)).toMatchObject({ gatewayHost: 'host-1', requestId: 'minute', window: 'minute' });
 });
@@ -58,7 +58,7 @@ test('a caller who floods failures, or has refusals in many windows, leaves room
     stored.note(exchangeOf({ ...of, requestId: `refused ${i}` }), NOW_MS);
   }
   stored.note(exchangeOf({ requestId: 'mine', ...failed }), NOW_MS);
-  await stored.flush();
+  await stored.writes.flush();
   const count = (word: string) => ids().filter((id) => id.startsWith(word)).length;
   expect([count('flood'), count('refused'), count('mine')]).toEqual([12, 24, 1]);
 });
@@ -67,8 +67,8 @@ test('what the store does not take is written when it is back', async () => {
   let isAway = true;
   const { stored, ids } = storedIn(() => isAway);
   stored.note(exchangeOf(), NOW_MS);
-  await stored.flush();
+  await stored.writes.flush();
   isAway = false;
-  await stored.flush();
+  await stored.writes.flush();
   expect(ids()).toEqual(['r']);
 });

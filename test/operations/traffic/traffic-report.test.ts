@@ -40,11 +40,11 @@ describe('traffic over time', () => {
     other.count(2, { status: 502, totalMs: 800 });
     for (const { at, counter } of [one, other]) {
       at(1);
-      await counter.flush();
+      await counter.writes.flush();
     }
     // One has a minute without requests. Then both are away for a minute.
     one.at(2);
-    await one.counter.close();
+    await one.counter.writes.close();
     const { points, series } = await trafficIn(store, from(-1, 3), 'route', 10);
     expect(points.map(({ known, reports, requests, errors }) => [known, reports, requests, errors])).toEqual([
       ['none', 0, null, null],
@@ -69,13 +69,13 @@ describe('traffic over time', () => {
     for (let minute = 0; minute < 5; minute++) {
       count(minute + 1);
       at(minute + 1);
-      await counter.flush();
+      await counter.writes.flush();
     }
     store.isAway = false;
     store.losesReplies = true;
-    await counter.flush();
+    await counter.writes.flush();
     store.losesReplies = false;
-    await counter.flush();
+    await counter.writes.flush();
     const { points } = await trafficIn(store, from(0, 5), 'route', 10);
     expect(points.map(({ requests, reports }) => [requests, reports])).toEqual([
       [1, 1],
@@ -84,7 +84,7 @@ describe('traffic over time', () => {
       [4, 1],
       [5, 1],
     ]);
-    await counter.close();
+    await counter.writes.close();
   });
 
   test('of minutes that memory had no room for is counted as lost', async () => {
@@ -97,12 +97,12 @@ describe('traffic over time', () => {
       at(minute + 1);
     }
     store.isAway = false;
-    await counter.flush();
+    await counter.writes.flush();
     expect(lost).toEqual([1, 2, 3]);
     const { points } = await trafficIn(store, from(0, 14 * 60, 'hour'), 'route', 10);
     expect(points.reduce((sum, point) => sum + point.lost, 0)).toBe(6);
     expect(points[0]!.minutes).toBe(57);
-    await counter.close();
+    await counter.writes.close();
   });
 
   test('of 400 routes and 400 customers stays within 300 series and 10 MB, and no request is missing (reliability 496)', async () => {
@@ -125,7 +125,7 @@ describe('traffic over time', () => {
     for (let minute = 0; minute < 60; minute++) {
       many(minute);
       at(minute + 1);
-      await counter.flush();
+      await counter.writes.flush();
     }
     for (const by of ['route', 'customer', 'plan', 'upstream'] as const) {
       const { points, series } = await trafficIn(store, from(0, 60), by, 50);
@@ -136,14 +136,14 @@ describe('traffic over time', () => {
     expect(store.names(NOON)).toHaveLength(120 + 100 + 2);
     // In 48 hours and 92 days.
     expect(store.mostBytes('minute') * 2_880 + store.mostBytes('hour') * 2_208).toBeLessThan(9_000_000);
-    await counter.close();
+    await counter.writes.close();
   });
 
   test('is not kept while the settings want none: nothing is said, and not zero', async () => {
     const store = new FakeTraffic();
     const { counter, at } = gateway(store, { isOn: false });
     at(1);
-    await counter.close();
+    await counter.writes.close();
     expect((await trafficIn(store, from(0, 2), 'route', 10)).points.map(({ known }) => known)).toEqual([
       'none',
       'none',
@@ -157,7 +157,7 @@ describe('traffic over time', () => {
     expect((await trafficIn(store, from(0, 60, 'hour'), 'route', 10)).points[0]!.known).toBe('none');
     count(1);
     at(1);
-    await counter.close();
+    await counter.writes.close();
     expect((await trafficIn(store, from(0, 60, 'hour'), 'route', 10)).points[0]).toMatchObject({ requests: 1 });
   });
 });
