@@ -1,14 +1,17 @@
 import { hash } from 'node:crypto';
+import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { type Durability, type MadeOnce, topUpIdOf } from '../../src/admit/ledger.ts';
+import { type Durability, type FinalDurability, type MadeOnce, topUpIdOf } from '../../src/admit/ledger.ts';
 import type { WindowLimit } from '../../src/admit/windows.ts';
 import type { StoredKey } from '../../src/model/record.ts';
 import { deleted, edited, revoked, rotated } from '../../src/operations/key-changes.ts';
+import type { RedisClient } from '../../src/stores/redis/connection.ts';
 import {
   DurableWrites,
   type DurableWritesOptions,
+  type LastingWrite,
   type LostChanges,
   type WriteKind,
 } from '../../src/stores/redis/durable-writes.ts';
@@ -39,12 +42,27 @@ beforeAll(async () => {
 const on = (command: string, ...args: (string | number)[]) => redisCommand(primary.url, command, ...args);
 /** A record as it stood, before a change that a failover then undoes. */
 const recordOf = async (id: string) => String(await on('GET', keyspace.apiKey(id)));
-/** As a failover leaves it: the record of before, or what others have made of it since, and no note of the change. */
+/** The connections of the gateways of a test that has a failover. */
+const connections = new Set<RedisClient>();
+const gatewayOnPrimary = async (durableWithinMs = 2_000) => {
+  const gateway = await gatewayOn(primary.url, { durableWithinMs });
+  connections.add(gateway.redis);
+  return gateway;
+};
+/**
+ * As a failover leaves it: the record of before, or what others have made of it since, and no note of the change. It ends every
+ * connection at the same moment, so that no half of a round sees the store before it and the other half the store after it.
+ */
 const undo = async (id: string, record: string | StoredKey | null) => {
+  const operator = new Redis(asOperator(primary.url));
+  const areBack = [...connections].map((redis) => once(redis, 'ready'));
+  const name = keyspace.apiKey(id);
   const text = typeof record === 'string' ? record : JSON.stringify(record);
-  if (record === null) await on('DEL', keyspace.apiKey(id));
-  else await on('SET', keyspace.apiKey(id), text);
-  await on('DEL', keyspace.changesTo(id));
+  const undone = operator.multi().call('CLIENT', 'KILL', 'TYPE', 'normal').del(keyspace.changesTo(id));
+  const replies = await (record === null ? undone.del(name) : undone.set(name, text)).exec();
+  operator.disconnect();
+  expect(replies!.map(([error]) => error)).toEqual([null, null, null]);
+  await Promise.all(areBack);
 };
 const waits = async () => Number(/cmdstat_wait:calls=(\d+)/.exec(String(await on('INFO', 'commandstats')))?.[1] ?? 0);
 const finalOf = (durability: Durability) => (durability.kind === 'durable' ? 'durable' : durability.final);
@@ -86,14 +104,15 @@ describe('a change that the replica has', () => {
 
 describe('a change that no replica has acknowledged', () => {
   beforeEach(async () => {
+    connections.clear();
     await replica.pause();
     atEnd(() => replica.resume());
   });
-  const gateway = () => gatewayOn(primary.url, { durableWithinMs: 100 });
+  const gateway = () => gatewayOnPrimary(100);
   /** A key from before; the change that is made to it while the replica stands still. */
   const changed = async (change: (key: StoredKey) => StoredKey, key = someKey().key) => {
     await replica.resume();
-    const { keys } = await gatewayOn(primary.url);
+    const { keys } = await gatewayOnPrimary();
     expect(await keys.create(key)).toEqual({ kind: 'durable' });
     await replica.pause();
     const maker = await gateway();
@@ -212,6 +231,37 @@ describe('a change that no replica has acknowledged', () => {
     expect((await keys.get(key.id))!.plan).toBe('free');
   });
 
+  test('two changes to one key are made again in their order, although a failover comes between them (reliability 155)', async () => {
+    let isBetween = async () => {};
+    /** Does something after it has looked for a change, and before it looks for the next one. */
+    class Interrupted extends DurableWrites {
+      override secure(write: LastingWrite) {
+        const remake: LastingWrite['remake'] = async (linkOf) => {
+          const outcome = await write.remake(linkOf);
+          await isBetween();
+          return outcome;
+        };
+        return super.secure({ about: write.about, kind: write.kind, remake });
+      }
+    }
+    const { key, keys, maker } = await changed((before) => before);
+    const writes = new Interrupted({ redis: maker.redis, replicas: 'all', timeoutMs: 100 });
+    atEnd(() => writes.close());
+    const changing = new RedisKeys({ ...maker, publish: async () => {}, writes });
+    const made = async (plan: string) => (await changing.update(key.id, (before) => ({ ...before, plan })))!.durability;
+    const [first, second] = [await made('business'), await made('free')];
+    const outcomes = await new Promise<FinalDurability[]>((resolve) => {
+      isBetween = async () => {
+        isBetween = async () => {};
+        await undo(key.id, key);
+        await replica.resume();
+        resolve(Promise.all([finalOf(first), finalOf(second)]));
+      };
+    });
+    expect(outcomes).toEqual(['durable', 'durable']);
+    expect((await keys.get(key.id))!.plan).toBe('free');
+  });
+
   test('a key that was created is there again, with its secret and in the list', async () => {
     const { keys } = await gateway();
     const { key, digest } = someKey();
@@ -234,7 +284,7 @@ describe('a change that no replica has acknowledged', () => {
 
   test('a deletion is made again over whatever the key is meanwhile, and takes it from the list again', async () => {
     await replica.resume();
-    const { keys } = await gatewayOn(primary.url);
+    const { keys } = await gatewayOnPrimary();
     const { key, digest } = someKey({ revokedAtMs: 1, name: 'n' });
     await keys.create(key);
     const record = JSON.parse(await recordOf(key.id));

@@ -226,7 +226,7 @@ export class DurableWrites {
     const round = this.#replication.round(roundMs);
     try {
       // Comes first, so that on a connection that the writes use too, one WAIT serves it as well.
-      const counted = this.#count();
+      const counted = this.#count(round);
       const used = new Map<KeptWrite, ReadonlySet<ReplicaLink>>();
       let waiting = 0;
       const remade = [...Map.groupBy(batch, ({ write }) => write.about).values()].map(async (group) => {
@@ -260,8 +260,8 @@ export class DurableWrites {
     const needsAll = isAcknowledged || this.#replication.wanted === 'all';
     let lacksReplica = false;
     for (const [name, before] of histories) {
-      const state = await this.#replication
-        .of(name)
+      const state = await round
+        .linkTo(name)
         .then((link) => round.stateOf(link))
         .catch(() => null);
       if (state === null || before === null || !state.isPrimary || state.history !== before) return false;
@@ -276,7 +276,7 @@ export class DurableWrites {
     const histories = new Map<string, string | null>();
     try {
       const outcome = await kept.write.remake(async (name) => {
-        const link = await this.#replication.of(name);
+        const link = await round.linkTo(name);
         const { isPrimary, history, away } = await round.stateOf(link);
         histories.set(name, isPrimary ? history : null);
         // A replica that the others do not reach either will not be back in time.
@@ -315,10 +315,10 @@ export class DurableWrites {
    * Reads the number of changes and writes it, so that a WAIT afterwards tells whether the replicas have it. Null if the store
    * cannot read it.
    */
-  async #count(): Promise<{ readonly link: ReplicaLink; readonly number: number } | null> {
+  async #count(round: ReplicationRound): Promise<{ readonly link: ReplicaLink; readonly number: number } | null> {
     const acknowledged = this.#acknowledged;
     try {
-      const link = await this.#replication.of(keyspace.changes);
+      const link = await round.linkTo(keyspace.changes);
       const number = Number(await link.incrby(keyspace.changes, 0));
       this.#notice(number, acknowledged);
       return { link, number };

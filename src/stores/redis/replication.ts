@@ -283,6 +283,7 @@ interface Connected {
 export class ReplicationRound {
   readonly #replication: Replication;
   readonly #untilMs: number;
+  readonly #links = new Map<string, Promise<ReplicaLink>>();
   readonly #states = new Map<ReplicaLink, Promise<ServerState>>();
   readonly #acknowledged = new Map<ReplicaLink, Promise<boolean>>();
   readonly #everywhere = new Map<ReplicaLink, Promise<boolean>>();
@@ -290,6 +291,17 @@ export class ReplicationRound {
   constructor(replication: Replication, withinMs: number) {
     this.#replication = replication;
     this.#untilMs = performance.now() + withinMs;
+  }
+
+  /**
+   * The connection to the primary that holds a name in Redis, the same throughout the round. Rejects if it cannot be made.
+   *
+   * Fault: a failover between two writes to one record undid both, and the second write went to the new primary first. It found
+   * neither what it had changed nor its change, counted as superseded, and then the first write was made again in its place. A
+   * connection that a failover has ended fails, so the next round makes both again in their order.
+   */
+  linkTo(name: string): Promise<ReplicaLink> {
+    return once(this.#links, name, () => this.#replication.of(name));
   }
 
   /** The state of a server before the first write of the round. */
@@ -332,13 +344,13 @@ export class ReplicationRound {
   }
 }
 
-function once<T>(kept: Map<ReplicaLink, Promise<T>>, link: ReplicaLink, ask: () => Promise<T>): Promise<T> {
-  const known = kept.get(link);
+function once<K, T>(kept: Map<K, Promise<T>>, of: K, ask: () => Promise<T>): Promise<T> {
+  const known = kept.get(of);
   if (known !== undefined) return known;
   const asked = ask();
   // The caller that waits for it reports the error.
   asked.catch(() => {});
-  kept.set(link, asked);
+  kept.set(of, asked);
   return asked;
 }
 
