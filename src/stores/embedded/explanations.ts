@@ -45,10 +45,8 @@ export class EmbeddedExplanations implements ExplanationStore {
       `INSERT INTO explanations SELECT ?1, ?2, ?3
        WHERE (SELECT count(*) FROM explanations WHERE hour = ?1) < ${MAX_OF_HOUR} ON CONFLICT DO NOTHING`,
     );
-    for (const { requestId, atMs, text } of explanations) {
-      const hour = hourOf(atMs);
-      insert.run(hour, requestId, text);
-      this.#db.prepare('DELETE FROM explanations WHERE hour < ?').run(hour - HOURS_KEPT);
-    }
+    for (const { requestId, atMs, text } of explanations) insert.run(hourOf(atMs), requestId, text);
+    const latest = Math.max(...explanations.map(({ atMs }) => hourOf(atMs)));
+    this.#db.prepare('DELETE FROM explanations WHERE hour < ?').run(latest - HOURS_KEPT);
   }
 }
