@@ -183,7 +183,7 @@ export function gatewayDepsOf(
   { log, metrics, recent, validators, policies, policyReports, ...surroundings }: GatewaySurroundings,
 ): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
   const { deprecatedCalls, secretUses: _, traffic, refusals, customers: __, ...deciding } = services;
-  const deprecated = Map.groupBy(
+  const deprecatedRoutes = Map.groupBy(
     settings.routes.filter((route) => route.deprecated !== null),
     ({ path }) => path,
   );
@@ -212,15 +212,11 @@ export function gatewayDepsOf(
     requestIds: new RequestIds(),
     webSocketIdleMs: settings.websockets.idleTimeoutMs,
     webSocketFinMs: settings.websockets.finTimeoutMs,
-    records: new LogAndMetrics(
-      log,
-      metrics,
-      deprecatedCalls,
-      deprecated,
-      settings.usageHistory ? refusals : null,
-      settings.keepsTraffic ? traffic : null,
-      recent,
-    ),
+    records: new LogAndMetrics({
+      ...{ log, metrics, deprecatedCalls, deprecatedRoutes, recent },
+      refusals: settings.usageHistory ? refusals : null,
+      traffic: settings.keepsTraffic ? traffic : null,
+    }),
     ...CLOCKS,
   };
 }

@@ -8,44 +8,35 @@ import type { GatewayMetrics } from './metrics.ts';
 import type { RecentRequests } from './recent-requests.ts';
 import type { TrafficCounter } from './traffic-counter.ts';
 
+interface LogAndMetricsOptions {
+  readonly log: GatewayLog;
+  readonly metrics: GatewayMetrics;
+  readonly deprecatedCalls: DeprecatedCallCounter;
+  /** By pattern. */
+  readonly deprecatedRoutes: ReadonlyMap<string, readonly Route[]>;
+  /** Null if no history is kept. */
+  readonly refusals: RefusalCounter | null;
+  /** Null if no traffic is kept. */
+  readonly traffic: TrafficCounter | null;
+  /** Null without an admin token. */
+  readonly recent: RecentRequests | null;
+}
+
 /** Passes the closing records to the log, to the metrics, to the counters of deprecated calls and of traffic, and to the recent requests. */
 export class LogAndMetrics implements ClosingRecords {
-  readonly #log: GatewayLog;
-  readonly #metrics: GatewayMetrics;
-  readonly #deprecatedCalls: DeprecatedCallCounter;
-  /** By pattern. */
-  readonly #deprecatedRoutes: ReadonlyMap<string, readonly Route[]>;
-  /** Null if no history is kept. */
-  readonly #refusals: RefusalCounter | null;
-  /** Null if no traffic is kept. */
-  readonly #traffic: TrafficCounter | null;
-  /** Null without an admin token. */
-  readonly #recent: RecentRequests | null;
+  readonly #options: LogAndMetricsOptions;
 
-  constructor(
-    log: GatewayLog,
-    metrics: GatewayMetrics,
-    deprecatedCalls: DeprecatedCallCounter,
-    deprecatedRoutes: ReadonlyMap<string, readonly Route[]>,
-    refusals: RefusalCounter | null,
-    traffic: TrafficCounter | null,
-    recent: RecentRequests | null,
-  ) {
-    this.#log = log;
-    this.#metrics = metrics;
-    this.#deprecatedCalls = deprecatedCalls;
-    this.#deprecatedRoutes = deprecatedRoutes;
-    this.#refusals = refusals;
-    this.#traffic = traffic;
-    this.#recent = recent;
+  constructor(options: LogAndMetricsOptions) {
+    this.#options = options;
   }
 
   close(exchange: Exchange): void {
-    this.#metrics.record(exchange);
+    const { log, metrics, deprecatedCalls, deprecatedRoutes, refusals, traffic, recent } = this.#options;
+    metrics.record(exchange);
     const { route, judgement, consumerId, accountId = consumerId } = exchange;
-    if (this.#refusals !== null && accountId !== null && (judgement === 'refused' || judgement === 'banned')) {
+    if (refusals !== null && accountId !== null && (judgement === 'refused' || judgement === 'banned')) {
       const { plan, window, retryAtMs, refusal } = exchange;
-      this.#refusals.count({
+      refusals.count({
         consumerId: accountId,
         plan: plan!,
         kind: judgement,
@@ -54,20 +45,20 @@ export class LogAndMetrics implements ClosingRecords {
         untilMs: retryAtMs ?? refusal!.binding.resetAtMs,
       });
     }
-    const deprecated = route === null || judgement !== 'admitted' ? undefined : this.#deprecatedRoutes.get(route);
+    const deprecated = route === null || judgement !== 'admitted' ? undefined : deprecatedRoutes.get(route);
     const called = deprecated?.find(({ methods }) => methods.includes(exchange.method));
-    if (called !== undefined) this.#deprecatedCalls.count(called.deprecated!.countedAs, consumerId);
-    this.#traffic?.count(exchange);
-    this.#recent?.note(exchange);
-    this.#log.access(exchange);
+    if (called !== undefined) deprecatedCalls.count(called.deprecated!.countedAs, consumerId);
+    traffic?.count(exchange);
+    recent?.note(exchange);
+    log.access(exchange);
   }
 
   closeWebSocket(closed: ClosedWebSocket): void {
-    this.#metrics.webSocketClosed(closed.end);
-    this.#log.webSocketClosed(closed);
+    this.#options.metrics.webSocketClosed(closed.end);
+    this.#options.log.webSocketClosed(closed);
   }
 
   defect(error: unknown, requestId: string): void {
-    this.#log.logger.error({ err: error, requestId }, 'a defect');
+    this.#options.log.logger.error({ err: error, requestId }, 'a defect');
   }
 }
