@@ -283,6 +283,15 @@ export class KeptRefusals {
   }
 }
 
+/**
+ * Whether a request failed: with 5xx, by the gateway's own 408, or because the client left before an answer. A 408 of the service is an
+ * answer.
+ */
+export function hasFailed({ code, status, bytesOut }: Exchange): boolean {
+  if (status >= 500) return true;
+  return code === null ? status === CLIENT_CLOSED_REQUEST && bytesOut === 0 : code === 'request_timeout';
+}
+
 function enderOf(code: string, status: number): (typeof ENDERS)[number] {
   if (code === '') return status === CLIENT_CLOSED_REQUEST ? 'client' : 'service';
   return code === 'upstream_unavailable' ? 'service' : 'gateway';

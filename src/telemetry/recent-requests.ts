@@ -1,5 +1,5 @@
 import { WINDOW_MS } from '../engine/counting.ts';
-import { CLIENT_CLOSED_REQUEST, type Exchange } from '../gateway/exchange.ts';
+import type { Exchange } from '../gateway/exchange.ts';
 import type { Judgement, NearCandidate, TailedRequest, TailFilter } from '../model/refusal.ts';
 import { type LimitName, windowOf } from '../model/values.ts';
 import { joinedCalls, joinedFound } from '../operations/live/found.ts';
@@ -17,7 +17,7 @@ import {
 import { CallerBudget } from './caller-budget.ts';
 import { CallerCalls } from './caller-calls.ts';
 import { DecidedRequests } from './decided-requests.ts';
-import { cut, KeptRefusals, ownCopy, paidAmounts } from './kept-refusals.ts';
+import { cut, hasFailed, KeptRefusals, ownCopy, paidAmounts } from './kept-refusals.ts';
 import { RefusalCounts } from './refusal-counts.ts';
 import type { StoredExplanations } from './stored-explanations.ts';
 
@@ -208,11 +208,6 @@ export class RecentRequests {
     }
     return batches;
   }
-}
-
-/** Whether a request without an error of the gateway failed: the service answered 5xx, or the client left before an answer. */
-function hasFailed({ status, bytesOut }: Exchange): boolean {
-  return status >= 500 || (status === CLIENT_CLOSED_REQUEST && bytesOut === 0);
 }
 
 type Near = { -readonly [Member in keyof NearCandidate]: NearCandidate[Member] };

@@ -3,7 +3,7 @@ import { BackgroundWrites } from '../io/background-writes.ts';
 import { RecentlyUsed } from '../io/recently-used.ts';
 import { type Explanation, type ExplanationStore, HOUR_MS, MAX_EXPLANATION } from '../operations/explanation-store.ts';
 import { CallerBudget } from './caller-budget.ts';
-import { KeptRefusals } from './kept-refusals.ts';
+import { hasFailed, KeptRefusals } from './kept-refusals.ts';
 
 /** How often explanations are written, and most of them at once. Further ones of this time are not kept in the store. */
 const FLUSH_MS = 1_000;
@@ -21,7 +21,6 @@ const DAY_MS = 86_400_000;
  */
 const REFUSALS_OF_CALLER = 24;
 const FAILURES_OF_CALLER = 12;
-const TIMED_OUT = 408;
 
 interface Options {
   readonly store: ExplanationStore;
@@ -58,12 +57,9 @@ export class StoredExplanations {
   }
 
   #isWanted(exchange: Exchange, nowMs: number): boolean {
-    const { consumerId, code, status, window, retryAtMs, judgement } = exchange;
+    const { consumerId, code, window, retryAtMs, judgement } = exchange;
     const isOfLimit = code === 'rate_limit_exceeded' || code === 'api_key_banned';
-    if (!isOfLimit) {
-      const hasFailed = code === null || status >= 500 || status === TIMED_OUT;
-      return hasFailed && this.#failures.take(exchange, nowMs);
-    }
+    if (!isOfLimit) return hasFailed(exchange) && this.#failures.take(exchange, nowMs);
     if (consumerId === null) return false;
     const limit = judgement === 'banned' ? 'ban' : (window ?? '');
     const known = this.#until.get(consumerId);
