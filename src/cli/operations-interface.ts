@@ -100,7 +100,7 @@ const UNHURRIED = { checkMs: 2 ** 31 - 1, countMs: Number.POSITIVE_INFINITY };
 
 /** What those on plans.yaml work on. */
 export function plansContextOn(store: OpenStore): PlansContext {
-  const { plans, settings, plansHistory, audit: auditStore } = store;
+  const { plans, settings, plansHistory, audit } = store;
   const { routes, jwt } = settings;
   const file = new PlansFile(store.plansFile, Date.now);
   const drafts = new PlanDrafts({
@@ -118,7 +118,7 @@ export function plansContextOn(store: OpenStore): PlansContext {
     inForce: null,
     mayWrite: settings.admin.editPlans,
     users: store,
-    auditStore,
+    audit,
     plansHistory,
   };
 }

@@ -1,10 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { HistoryStore } from '../admit/history-store.ts';
-import type { Durability, LedgerView } from '../admit/ledger.ts';
+import type { Durability } from '../admit/ledger.ts';
 import { Failure } from '../failure.ts';
 import type { KeyFormat, Random } from '../identify/api-key.ts';
-import type { CustomerStore, KeyStore, RecordPage, RecordStore } from '../identify/record-store.ts';
-import type { SecretUseStore } from '../identify/secret-use-store.ts';
+import type { RecordPage, RecordStore } from '../identify/record-store.ts';
 import type { RecordKind } from '../model/attributes.ts';
 import type { Plans } from '../model/plan.ts';
 import {
@@ -17,14 +15,10 @@ import {
   type StoredRecord,
 } from '../model/record.ts';
 import { visible } from './operation-values.ts';
+import type { Stores } from './stores.ts';
 
 /** An open store, and what operators' work on it needs besides. */
-export interface OperatorStore {
-  readonly keys: KeyStore;
-  readonly customers: CustomerStore;
-  readonly ledger: LedgerView;
-  readonly history: HistoryStore;
-  readonly secretUses: SecretUseStore;
+export interface OperatorStore extends Pick<Stores, 'keys' | 'customers' | 'ledger' | 'history' | 'secretUses'> {
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   /** Returns the formats of keys that were made elsewhere. */

@@ -21,6 +21,7 @@ import { LoadRecord } from '../operations/load-record.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
 import { takeSignIn } from '../operations/sign-in-links.ts';
+import type { Stores } from '../operations/stores.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import type { AdminAccess } from './admin-access.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
@@ -37,21 +38,8 @@ interface SettingsInForce {
   readonly faults: readonly string[];
 }
 
-type Stores = Pick<
-  GatewayStores,
-  | (
-      | 'keys'
-      | 'ledger'
-      | 'peppers'
-      | 'pepperState'
-      | 'pepperHistory'
-      | 'deprecatedCalls'
-      | 'secretUses'
-      | 'traffic'
-      | 'customers'
-    )
-  | ('history' | 'audit' | 'plansHistory')
-> & { readonly clock: Pick<StoreClock, 'nowMs'> };
+type AdminStores = Stores &
+  Pick<GatewayStores, 'peppers' | 'pepperState' | 'pepperHistory'> & { readonly clock: Pick<StoreClock, 'nowMs'> };
 
 export interface AdminApiTelemetry {
   readonly logger: Logger;
@@ -78,7 +66,7 @@ export interface LiveParts {
 /** The admin API of a gateway, on the gateway's own stores. */
 export function adminApiOn(
   inForce: SettingsInForce,
-  stores: () => Promise<Stores>,
+  stores: () => Promise<AdminStores>,
   access: Pick<AdminAccess, 'authenticator' | 'tls' | 'startLink'>,
   telemetry: AdminApiTelemetry,
   surroundings: AdminApiSurroundings,
@@ -108,7 +96,7 @@ export function adminApiOn(
         plans: {
           ...plansAdmin,
           users: opened,
-          auditStore: opened.audit,
+          audit: opened.audit,
           plansHistory: opened.plansHistory,
         },
         trail: trailOn(opened.audit, inForce, telemetry),
@@ -132,7 +120,7 @@ export function adminApiOn(
 }
 
 /** @throws Failure unless the peppers are those of the store */
-function contextOf({ clock, pepperState, ...opened }: Stores, inForce: SettingsInForce): StoreContext {
+function contextOf({ clock, pepperState, ...opened }: AdminStores, inForce: SettingsInForce): StoreContext {
   refuseUnlessRight(pepperState());
   return storeContext({
     ...opened,

@@ -1,4 +1,3 @@
-import type { HistoryStore } from '../admit/history-store.ts';
 import type { RecallFeed } from '../admit/leases.ts';
 import type { Ledger, UsageReconciler } from '../admit/ledger.ts';
 import type { CertificateStore } from '../certificates/certificate-store.ts';
@@ -7,24 +6,18 @@ import type { Failure } from '../failure.ts';
 import type { AttemptCounter } from '../identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
 import type { PepperHistory, PepperState, PepperStore } from '../identify/pepper-record.ts';
-import type { ChangeFeed, CustomerStore, KeyStore } from '../identify/record-store.ts';
-import type { SecretUseStore } from '../identify/secret-use-store.ts';
+import type { ChangeFeed } from '../identify/record-store.ts';
 import { CLOCKS } from '../io/clocks.ts';
-import type { AuditStore } from '../operations/audit-store.ts';
-import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
 import type { ExplanationStore } from '../operations/explanation-store.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
-import type { PlansHistory } from '../operations/plans/plans-history-store.ts';
-import type { TrafficStore } from '../operations/traffic/traffic-store.ts';
+import type { Stores } from '../operations/stores.ts';
 import { openForGateway as openEmbeddedStore } from '../stores/embedded/open.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import { PepperWatch } from './pepper-watch.ts';
 import { StoreClock } from './store-clock.ts';
 
 /** The interfaces through which a running gateway uses its store, Redis or embedded. */
-export interface GatewayStores {
-  readonly keys: KeyStore;
-  readonly customers: CustomerStore;
+export interface GatewayStores extends Stores {
   readonly ledger: Ledger;
   /** Adds the backlog of an outage to Redis; null for the embedded store, whose ledger does so itself. */
   readonly reconciler: UsageReconciler | null;
@@ -34,12 +27,6 @@ export interface GatewayStores {
   readonly recalls: RecallFeed | null;
   /** The clock by which the store counts. */
   readonly clock: StoreClock;
-  readonly deprecatedCalls: DeprecatedCalls;
-  readonly secretUses: SecretUseStore;
-  readonly traffic: TrafficStore;
-  readonly history: HistoryStore;
-  readonly audit: AuditStore;
-  readonly plansHistory: PlansHistory;
   /** Why requests were refused or failed in the last day. */
   readonly explanations: ExplanationStore;
   /** Where the gateways on this store leave messages for each other. */

@@ -1,16 +1,9 @@
 import { existsSync } from 'node:fs';
-import type { HistoryStore } from '../admit/history-store.ts';
-import type { LedgerView } from '../admit/ledger.ts';
 import { type Configuration, type Faulty, filesOf, loadConfiguration, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import type { PepperHistory } from '../identify/pepper-record.ts';
-import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
-import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import type { Plans } from '../model/plan.ts';
-import type { AuditStore } from '../operations/audit-store.ts';
-import type { DeprecatedCalls } from '../operations/deprecated-calls.ts';
-import type { PlansHistory } from '../operations/plans/plans-history-store.ts';
-import type { TrafficStore } from '../operations/traffic/traffic-store.ts';
+import type { Stores } from '../operations/stores.ts';
 import {
   hasStore,
   nameOfEmbedded,
@@ -23,7 +16,7 @@ import { exposedFiles } from './exposed-files.ts';
 export { untilReleased };
 
 /** The gateway's store, open for one command. */
-export interface OpenStore {
+export interface OpenStore extends Stores {
   readonly settings: Settings;
   readonly plans: Plans;
   /** The path of plans.yaml. */
@@ -37,21 +30,6 @@ export interface OpenStore {
   /** Newest first; at least one. */
   readonly peppers: readonly string[];
   readonly pepperHistory: PepperHistory;
-  readonly keys: KeyStore;
-  readonly customers: CustomerStore;
-  /** The record of changes. */
-  readonly audit: AuditStore;
-  readonly plansHistory: PlansHistory;
-  /** The counters and bans. */
-  readonly ledger: LedgerView;
-  /** What consumers have used, and who is refused now. */
-  readonly history: HistoryStore;
-  /** The counted calls of deprecated routes. */
-  readonly deprecatedCalls: DeprecatedCalls;
-  /** When the secrets of keys were used last. */
-  readonly secretUses: SecretUseStore;
-  /** Traffic over time. */
-  readonly traffic: TrafficStore;
   /**
    * Makes this process the owner of an embedded store, for the time of a change. Every process may change a Redis.
    * @returns null while another process is its owner

@@ -3,7 +3,6 @@ import type { Settings } from '../../config/settings.ts';
 import type { PepperHistory } from '../../identify/pepper-record.ts';
 import type { Plans } from '../../model/plan.ts';
 import type { AuditStore } from '../audit-store.ts';
-import type { DeprecatedCalls } from '../deprecated-calls.ts';
 import {
   type AskedPage,
   type DeprecatedRouteCalls,
@@ -19,15 +18,12 @@ import type { PlansHistory } from '../plans/plans-history-store.ts';
 import { goneElsewhere } from '../plans/versions.ts';
 import type { PlansInForce } from '../plans/write.ts';
 import type { PlanUserStores } from '../plans-in-use.ts';
-import type { TrafficStore } from '../traffic/traffic-store.ts';
+import type { Stores } from '../stores.ts';
 
 // What operations work on. Each face builds these from what it has open.
 
 /** An open store, with the settings that decide how operators may use it. */
-export interface StoreContext extends OperatorStore {
-  /** The record of changes. */
-  readonly auditStore: AuditStore;
-  readonly plansHistory: PlansHistory;
+export interface StoreContext extends OperatorStore, Stores {
   /** The peppers that the store has had, and its own secret. @throws Failure */
   readonly pepperHistory: () => Promise<PepperHistory>;
   /** Lists the callers of deprecated routes, in the order of the settings, for this many days back, today included. */
@@ -36,8 +32,6 @@ export interface StoreContext extends OperatorStore {
   readonly deprecatedCallsOf: (id: string, days: number) => Promise<readonly DeprecatedRouteCalls[]>;
   /** Whether the gateway keeps the usage history. */
   readonly keepsHistory: () => boolean;
-  /** Traffic over time. */
-  readonly traffic: TrafficStore;
   /** Whether the gateway keeps traffic over time. */
   readonly keepsTraffic: () => boolean;
   /** What an operator is to do with a secret instead of searching for it. */
@@ -45,44 +39,27 @@ export interface StoreContext extends OperatorStore {
 }
 
 /** What a store context is made of. */
-interface StoreParts extends Omit<OperatorStore, 'keyFormats' | 'goneElsewhere' | 'random'> {
+interface StoreParts extends Stores, Pick<OperatorStore, 'peppers' | 'plans' | 'nowMs'> {
   /** Returns the version of plans.yaml that is in force. */
   readonly plansVersion: () => string;
-  readonly audit: AuditStore;
-  readonly plansHistory: PlansHistory;
   readonly pepperHistory: StoreContext['pepperHistory'];
-  readonly deprecatedCalls: DeprecatedCalls;
-  readonly traffic: TrafficStore;
   /** Returns the settings in force. */
   readonly settings: () => Pick<Settings, 'routes' | 'keyFormats' | 'usageHistory' | 'keepsTraffic'>;
   readonly secretAdvice: string;
 }
 
-export function storeContext({
-  plansVersion,
-  settings,
-  audit,
-  plansHistory,
-  deprecatedCalls,
-  secretAdvice,
-  nowMs,
-  ...parts
-}: StoreParts): StoreContext {
-  const of = { deprecatedCalls, keys: parts.keys };
+export function storeContext({ plansVersion, settings, ...parts }: StoreParts): StoreContext {
+  const { plansHistory, deprecatedCalls, nowMs } = parts;
   return {
     ...parts,
     goneElsewhere: () => goneElsewhere(parts.plans(), plansHistory, plansVersion()),
     random: randomBytes,
-    auditStore: audit,
-    plansHistory,
-    deprecations: (days, page) => deprecationPage(settings().routes, of, { days, nowMs: nowMs() }, page),
+    deprecations: (days, page) => deprecationPage(settings().routes, parts, { days, nowMs: nowMs() }, page),
     deprecatedCallsOf: (id, days) =>
       deprecatedCallsOfConsumer(id, settings().routes, deprecatedCalls, { days, nowMs: nowMs() }),
     keyFormats: () => settings().keyFormats,
     keepsHistory: () => settings().usageHistory,
     keepsTraffic: () => settings().keepsTraffic,
-    secretAdvice,
-    nowMs,
   };
 }
 
@@ -108,7 +85,7 @@ export interface PlansContext {
   readonly mayWrite: boolean;
   /** The keys and customers of the store, to count those that a change of plans affects. */
   readonly users: PlanUserStores;
-  readonly auditStore: AuditStore;
+  readonly audit: AuditStore;
   readonly plansHistory: PlansHistory;
 }
 

@@ -260,7 +260,7 @@ export const listChanges = defineOperation({
     const nowMs = store.nowMs();
     const momentIn = (text: string | undefined) => (text === undefined ? null : pastFrom(text, nowMs));
     const filter = { key, actor, action, sinceMs: momentIn(since), untilMs: momentIn(until) };
-    const listed = await changesOf(store.auditStore, filter, { limit, cursor: cursor ?? null });
+    const listed = await changesOf(store.audit, filter, { limit, cursor: cursor ?? null });
     // Entries of earlier versions are given as they were recorded.
     const changes = (await namedChanges(listed.changes, store)) as never;
     return { output: { changes, unreadable: unreadableReport(listed.unreadable), cursor: listed.cursor } };

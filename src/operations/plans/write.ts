@@ -67,10 +67,10 @@ export async function writePlans(
 export async function announceWritten(
   version: string,
   by: Actor,
-  { auditStore, plansHistory }: { readonly auditStore: AuditStore; readonly plansHistory: PlansHistory },
+  { audit, plansHistory }: { readonly audit: AuditStore; readonly plansHistory: PlansHistory },
 ): Promise<void> {
   try {
-    const { number } = await auditStore.exchangeLoad('plans', { from: null, to: version, since: null });
+    const { number } = await audit.exchangeLoad('plans', { from: null, to: version, since: null });
     await plansHistory.claim(number, by);
   } catch {
     // The change itself was made.

@@ -75,13 +75,7 @@ export async function openForCommand({
       warnings: [...(older === null ? [] : [older]), ...(unverified ? [UNVERIFIED] : [])],
       peppers,
       pepperHistory: history,
-      keys: new EmbeddedKeys({ db }),
-      customers: embeddedCustomers({ db }),
-      ...recordsIn({ db, wallMs }),
-      history: new EmbeddedHistory({ db, wallMs }),
-      deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
-      secretUses: new EmbeddedSecretUses({ db }),
-      traffic: new EmbeddedTraffic({ db }),
+      ...storesIn({ db, wallMs }),
       ...ledgerOf(db, folder, wallMs),
       close,
     };
@@ -119,9 +113,22 @@ function ledgerOf(db: DatabaseSync, folder: string, wallMs: () => number) {
   return { ledger, own };
 }
 
-/** The record of changes, and the plans that came into force. */
-function recordsIn(options: ConstructorParameters<typeof EmbeddedAudit>[0]) {
-  return { audit: new EmbeddedAudit(options), plansHistory: new EmbeddedPlansHistory(options) };
+type StoreOptions = ConstructorParameters<typeof EmbeddedKeys>[0] &
+  ConstructorParameters<typeof EmbeddedAudit>[0] &
+  ConstructorParameters<typeof EmbeddedHistory>[0];
+
+/** The stores that a command and a gateway both open (`Stores` of operations/stores.ts), but for the ledger. */
+function storesIn(options: StoreOptions) {
+  return {
+    keys: new EmbeddedKeys(options),
+    customers: embeddedCustomers(options),
+    history: new EmbeddedHistory(options),
+    audit: new EmbeddedAudit(options),
+    plansHistory: new EmbeddedPlansHistory(options),
+    deprecatedCalls: new EmbeddedDeprecatedCalls(options),
+    secretUses: new EmbeddedSecretUses(options),
+    traffic: new EmbeddedTraffic(options),
+  };
 }
 
 /** The name of the store in messages. */
@@ -184,18 +191,11 @@ export async function openForGateway(gateway: EmbeddedGateway) {
       insistOnOwner: owner.insist,
     });
     const writes = { insistOnOwner: owner.insist, onFailedWrite: (error: unknown) => ledger.failed(error) };
-    const records = { db, onChange: changes.announce, ...writes };
     const checkpoints = new Checkpoints(db);
     neverWait(db);
     return {
-      keys: new EmbeddedKeys(records),
-      customers: embeddedCustomers(records),
+      ...storesIn({ db, wallMs, onChange: changes.announce, ...writes, live: ledger.histories }),
       ledger,
-      deprecatedCalls: new EmbeddedDeprecatedCalls({ db }),
-      secretUses: new EmbeddedSecretUses({ db }),
-      traffic: new EmbeddedTraffic({ db }),
-      history: new EmbeddedHistory({ db, wallMs, live: ledger.histories }),
-      ...recordsIn({ db, wallMs, ...writes }),
       explanations: new EmbeddedExplanations({ db }),
       fleet: new EmbeddedFleet({ wallMs }),
       certificates: gateway.usesAcme ? new EmbeddedCertificateStore(dataFolder) : null,

@@ -96,15 +96,8 @@ export async function openForCommand({ url, peppers, usageHistory, durability, w
       warnings: [...warnings, ...(unverified ? [UNVERIFIED] : [])],
       peppers,
       pepperHistory: history,
-      keys: new RedisKeys(changing),
-      customers: redisCustomers(changing),
-      audit: new RedisAudit({ redis, circuit, writes }),
-      plansHistory: new RedisPlansHistory({ redis, circuit }),
+      ...storesOn(changing),
       ledger: new RedisLedger(changing),
-      history: new RedisHistory({ redis, circuit }),
-      deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
-      secretUses: new RedisSecretUses({ redis, circuit }),
-      traffic: new RedisTraffic({ redis, circuit }),
       close: async () => {
         writes.close();
         disconnect();
@@ -114,6 +107,22 @@ export async function openForCommand({ url, peppers, usageHistory, durability, w
     disconnect();
     throw error;
   }
+}
+
+/** The stores that a command and a gateway both open (`Stores` of operations/stores.ts), but for the ledger. */
+export function storesOn(
+  options: ConstructorParameters<typeof RedisKeys>[0] & ConstructorParameters<typeof RedisHistory>[0],
+) {
+  return {
+    keys: new RedisKeys(options),
+    customers: redisCustomers(options),
+    history: new RedisHistory(options),
+    audit: new RedisAudit(options),
+    plansHistory: new RedisPlansHistory(options),
+    deprecatedCalls: new RedisDeprecatedCalls(options),
+    secretUses: new RedisSecretUses(options),
+    traffic: new RedisTraffic(options),
+  };
 }
 
 /** The name of the store for messages, without any password. */
@@ -161,17 +170,10 @@ export async function openForGateway(gateway: RedisGateway) {
       ? null
       : new ReplicaWatch({ redis, wanted: durability.replicas, onChange: onReplicas });
   return {
-    keys: new RedisKeys(changing),
-    customers: redisCustomers(changing),
+    ...storesOn({ ...changing, wallMs }),
     ledger: new RedisLedger({ ...changing, wallMs, onUnrecorded: warnOfHistory(gateway.onWarning) }),
     reconciler: new RedisUsageReconciler({ redis, circuit, wallMs }),
     attempts: new RedisAttemptCounter({ redis, circuit }),
-    deprecatedCalls: new RedisDeprecatedCalls({ redis, circuit }),
-    secretUses: new RedisSecretUses({ redis, circuit }),
-    traffic: new RedisTraffic({ redis, circuit }),
-    history: new RedisHistory({ redis, circuit, wallMs }),
-    audit: new RedisAudit({ redis, circuit, writes }),
-    plansHistory: new RedisPlansHistory({ redis, circuit }),
     explanations: new RedisExplanations({ redis, circuit }),
     fleet: new RedisFleet({ redis, circuit }),
     certificates: gateway.usesAcme ? new RedisCertificateStore({ redis, circuit }) : null,
