@@ -15,9 +15,15 @@ export class Pulse {
   readonly #over = new AbortController();
   readonly #beating: Promise<unknown>;
   readonly #stalls = monitorEventLoopDelay({ resolution: 10 });
+  readonly #lateAfterMs: number;
+  /** For each port, when what it waits for should have come: an answer, or the end of a pause. */
+  readonly #dueAtMs = new Map<number, number>();
   #longestMs = 0;
+  #lateUntilMs = Number.NEGATIVE_INFINITY;
 
-  constructor(origins: readonly string[]) {
+  /** @param lateAfterMs a request, or a pause of this process, that takes so much longer than it should was kept waiting by the machine */
+  constructor(origins: readonly string[], lateAfterMs: number) {
+    this.#lateAfterMs = lateAfterMs;
     this.#stalls.enable();
     this.#beating = Promise.all(origins.map((origin) => this.#beat(Number(new URL(origin).port))));
   }
@@ -30,13 +36,29 @@ export class Pulse {
     return this.#longestMs + this.#stalls.max / 1e6;
   }
 
+  /** The last moment at which the machine kept something waiting, as `performance.now` counts; -Infinity if it never did. */
+  lateUntilMs(): number {
+    for (const port of this.#dueAtMs.keys()) this.#look(port);
+    return this.#lateUntilMs;
+  }
+
+  #look(port: number): void {
+    const nowMs = performance.now();
+    if (nowMs - this.#dueAtMs.get(port)! > this.#lateAfterMs) this.#lateUntilMs = nowMs;
+  }
+
   async #beat(port: number): Promise<void> {
     while (!this.#over.signal.aborted) {
       const askedAtMs = performance.now();
+      this.#dueAtMs.set(port, askedAtMs);
       // One that was killed answers nothing.
       if (await answers(port)) this.#longestMs = Math.max(this.#longestMs, performance.now() - askedAtMs);
+      this.#look(port);
+      this.#dueAtMs.set(port, performance.now() + EVERY_MS);
       await delay(EVERY_MS);
+      this.#look(port);
     }
+    this.#dueAtMs.delete(port);
   }
 }
 

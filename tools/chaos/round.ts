@@ -47,9 +47,10 @@ export async function round(fault: Fault, { stand, chance, timeline }: RoundOpti
     await first.close();
     const resting = await restingGateways(stand);
     await useBefore(callers, stand, keys);
-    const pulse = new Pulse(origins);
+    const disturbingMs = stand.timeoutMs / 2;
+    const pulse = new Pulse(origins, disturbingMs);
     const { machineMs, ...played } = await playUnder(pulse, async () => ({
-      ...(await play(fault, { stand, chance, timeline, callers, keys })),
+      ...(await play(fault, { stand, chance, timeline, callers, keys, pulse })),
       revokedPassed: await exhaust(callers, stand, keys),
     }));
     const longestWaitMs = tally.longest?.latencyMs ?? 0;
@@ -57,7 +58,7 @@ export async function round(fault: Fault, { stand, chance, timeline }: RoundOpti
     const facts: Facts = {
       ...played,
       allowed: fault.allowed,
-      disturbed: machineMs > stand.timeoutMs / 2,
+      disturbed: machineMs > disturbingMs,
       deciders: stand.deciders,
       tally,
       seen: await lookAt(stand, tally, keys),
@@ -144,9 +145,9 @@ async function useBefore(callers: Callers, { gateways }: Stand, keys: RoundKeys)
   }
 }
 
-type Playing = RoundOptions & { readonly callers: Callers; readonly keys: RoundKeys };
+type Playing = RoundOptions & { readonly callers: Callers; readonly keys: RoundKeys; readonly pulse: Pulse };
 
-async function play(fault: Fault, { stand, chance, timeline, callers, keys }: Playing) {
+async function play(fault: Fault, { stand, chance, timeline, callers, keys, pulse }: Playing) {
   callers.begin(
     ...lanesOf(keys, ['steady', 50], ['fast', 40], ['slow', 15], ['spent', 10], ['banned', 10], ['revoked', 10]),
   );
@@ -164,7 +165,7 @@ async function play(fault: Fault, { stand, chance, timeline, callers, keys }: Pl
   await fault.heal?.(stand, chance);
   const healedAtMs = performance.now();
   timeline.stretch('faults', fault.name, struckAtMs, healedAtMs);
-  const normalAfterMs = await untilNormal(stand, healedAtMs);
+  const normalAfterMs = await untilNormal(stand, healedAtMs, pulse);
   const complaints = normalAfterMs === null ? await Promise.all(stand.gateways.map((it) => it.describe())) : [];
   if (!(await revoking)) await stand.keys.revoke(keys.revoked);
   await delay(AFTER_MS);
@@ -176,13 +177,19 @@ function lanesOf(keys: RoundKeys, ...rates: readonly (readonly [name: keyof Roun
   return rates.map(([name, perSecond]) => ({ name, key: keys[name], perSecond }));
 }
 
-/** Every gateway says that it is ready and that its store is there. Null where they do not. */
-async function untilNormal({ gateways }: Stand, sinceMs: number): Promise<number | null> {
+/**
+ * How long it takes until every gateway says that it is ready and that its store is there. Null where they do not.
+ *
+ * Where the machine keeps gateways waiting, they lose their store once more, and their pauses and connections take longer. What
+ * it does to them before they are normal is no part of the bound: the time counts from the last such wait, if that was later.
+ */
+async function untilNormal({ gateways }: Stand, healedAtMs: number, pulse: Pulse): Promise<number | null> {
   for (;;) {
     const health = await Promise.all(gateways.map((gateway) => gateway.health()));
-    const sinceThenMs = performance.now() - sinceMs;
-    if (health.every((it) => it?.ready === true && it.store === 'present')) return sinceThenMs;
-    if (sinceThenMs > GIVEN_UP_AFTER_MS) return null;
+    const sinceMs = Math.max(healedAtMs, pulse.lateUntilMs());
+    const nowMs = performance.now();
+    if (health.every((it) => it?.ready === true && it.store === 'present')) return nowMs - sinceMs;
+    if (nowMs - healedAtMs > GIVEN_UP_AFTER_MS) return null;
     await delay(25);
   }
 }
