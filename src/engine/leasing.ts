@@ -38,7 +38,7 @@ const ENDS = 32;
 /** How long after the end of a lease its return may be on the way, so that a request waits for it and the store does not refuse it. */
 export const RETURN_WITHIN_MS = 100;
 /** How long after its end the store knows a lease, and takes back what the gateway did not use: the gateway may have been busy. */
-const KNOWN_FOR_MS = 2_000;
+export const KNOWN_FOR_MS = 2_000;
 /** An operator has set the clock back by more than this if a lease ends so much later than one that begins now. */
 const MAX_AHEAD_MS = 5_000;
 /** A recall is in force for this long: the store lends nothing of the account meanwhile, and what it has lent ends with it. */

@@ -1,4 +1,7 @@
 import { z } from 'zod';
+import { WINDOWS, type WindowName } from './windows.ts';
+
+export { WINDOWS, type WindowName };
 
 // The small values of which those that cross borders are made, and the names of limits.
 
@@ -18,11 +21,6 @@ export const time = z
   .string()
   .refine((text) => ISO_TIME.safeParse(text).success, 'must be an RFC 3339 time')
   .meta({ format: 'date-time' });
-
-/** The quota windows, shortest first. Headers list them in this order. */
-export const WINDOWS = ['second', 'minute', 'hour', 'day', 'week', 'month'] as const;
-
-export type WindowName = (typeof WINDOWS)[number];
 
 /** The name of a window in an allowance: `minute`, or with the budget that it belongs to, `customer-search-minute`. */
 export type LimitName = WindowName | `${string}-${WindowName}`;

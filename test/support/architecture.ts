@@ -71,6 +71,7 @@ const FOR_STORES = [
   'src/model/plan.ts',
   'src/model/record.ts',
   'src/model/values.ts',
+  'src/model/windows.ts',
   'src/identify/record-store.ts',
   'src/identify/pepper-record.ts',
   'src/identify/secret-use-store.ts',

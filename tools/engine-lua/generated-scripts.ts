@@ -2,7 +2,7 @@ import { createRequire, SourceMap } from 'node:module';
 import { basename, join, relative } from 'node:path';
 
 /*
- * Makes the scripts that Redis runs of the engine (src/engine) and of the shell around it (src/stores/redis/shell). Each has what it needs.
+ * Makes the scripts that Redis runs of the engine (src/engine), of the shell around it (src/stores/redis/shell) and of src/model/windows.ts. Each has what it needs.
  *
  * Each call makes the functions of the script again, at 400 instructions each and 100 for each look-up in a table of them. So what a file
  * exports becomes local variables, such as `charging_count`; an entry is a function that has the files which only it uses; and a file of
@@ -33,10 +33,10 @@ const SCRIPTS: Readonly<Record<string, readonly string[]>> = {
 };
 const SHELL = 'src/stores/redis/shell';
 /** Files of types, and of what is there already, become none. */
-const SOURCES = /^src\/(?:engine|stores\/redis\/shell)\/(?!types|script-globals)[\w-]+\.ts$/;
+const SOURCES = /^src\/(?:(?:engine|stores\/redis\/shell)\/(?!types|script-globals)[\w-]+|model\/windows)\.ts$/;
 /** Most calls use nothing of these. */
 const RARE: ReadonlySet<string> = new Set([
-  ...['counting', 'leasing', 'refusing', 'special', 'rare-fields', 'window-fields'],
+  ...['counting', 'leasing', 'refusing', 'special', 'rare-fields', 'windows', 'window-fields'],
   ...['operator-changes', 'reconcile', 'once', 'top-up-fields'],
   ...['history-hours', 'history-moves', 'stored-history', 'late-costs'],
 ]);

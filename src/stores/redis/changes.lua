@@ -394,7 +394,28 @@ function stored_account_saveAccount(key, ____bindingPattern0, before, after, ban
 end
 end
 setmetatable(rare_files, {__index = function(_, name)
-if name == "counting" then
+if name == "windows" then
+local exports = {WINDOWS = false, numberOfWindow = false}
+--- The quota windows, shortest first. Headers list them in this order. It has no import, because Redis runs it as Lua too.
+exports.WINDOWS = {
+  "second",
+  "minute",
+  "hour",
+  "day",
+  "week",
+  "month"
+}
+--- The number of a window in what Redis keeps and answers: its place in WINDOWS, from 1.
+function exports.numberOfWindow(window)
+  local number = 1
+  while exports.WINDOWS[number] ~= window do
+    number = number + 1
+  end
+  return number
+end
+rare_files.windows = exports
+return exports
+elseif name == "counting" then
 local exports = {slicedCount = false, WINDOW_MS = false, endIfOpened = false, presentCount = false, countIn = false, placeOf = false, givenBack = false, fitsAtMs = false, nextEndMs = false, withoutWindow = false, copyOfWindows = false, leavingAfter = false}
 local countInSlices, oneSlice, presentSlices, goneBy, withoutFirst, copyFrom, leavesAtMs, boundary
 function countInSlices(count, limit, nowMs, spent)
@@ -840,8 +861,8 @@ end
 rare_files.refusing = exports
 return exports
 elseif name == "leasing" then
-local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, SHORT_LEASE_MS = false, RETURN_WITHIN_MS = false, RECALL_FOR_MS = false, takeBack = false, decideWithLeases = false, waitToMove = false}
-local knownLeases, unreturnedUnits, giveBack, movesCounts, mayHelp, lend, spreadEnd, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, ENDS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
+local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, SHORT_LEASE_MS = false, RETURN_WITHIN_MS = false, KNOWN_FOR_MS = false, RECALL_FOR_MS = false, takeBack = false, decideWithLeases = false, waitToMove = false}
+local knownLeases, unreturnedUnits, giveBack, movesCounts, mayHelp, lend, spreadEnd, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, ENDS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
 function knownLeases(account, nowMs)
   local known = {}
   if account.leases == nil then
@@ -852,7 +873,7 @@ function knownLeases(account, nowMs)
     local id = lease.id
     local units = lease.units
     local endsAtMs = lease.endsAtMs
-    if nowMs < endsAtMs + KNOWN_FOR_MS and endsAtMs <= nowMs + exports.MAX_LEASE_MS + MAX_AHEAD_MS then
+    if nowMs < endsAtMs + exports.KNOWN_FOR_MS and endsAtMs <= nowMs + exports.MAX_LEASE_MS + MAX_AHEAD_MS then
       known[#known + 1] = endsAtMs > latestMs and ({id = id, units = units, endsAtMs = latestMs}) or lease
     end
   end
@@ -1057,7 +1078,8 @@ MIN_REQUESTS = 2
 ENDS = 32
 --- How long after the end of a lease its return may be on the way, so that a request waits for it and the store does not refuse it.
 exports.RETURN_WITHIN_MS = 100
-KNOWN_FOR_MS = 2000
+--- How long after its end the store knows a lease, and takes back what the gateway did not use: the gateway may have been busy.
+exports.KNOWN_FOR_MS = 2000
 MAX_AHEAD_MS = 5000
 --- A recall is in force for this long: the store lends nothing of the account meanwhile, and what it has lent ends with it.
 exports.RECALL_FOR_MS = 250
@@ -1778,9 +1800,9 @@ rare_files.late_costs = exports
 return exports
 elseif name == "rare_fields" then
 local exports = {slicesIn = false, slicesText = false, readRare = false, ticketsIn = false, writeRare = false}
-local readTopUps, readLeases, put, WINDOWS, MAX_LEASES
+local readTopUps, readLeases, put, MAX_LEASES
 function readTopUps(account, text)
-  if #text > 50 * #WINDOWS then
+  if #text > 50 * #rare_files.windows.WINDOWS then
     return false
   end
   local topUps = {}
@@ -1803,7 +1825,7 @@ function readTopUps(account, text)
   do
     local i = 0
     while i < #numbers do
-      local window = WINDOWS[numbers[i + 1]]
+      local window = rare_files.windows.WINDOWS[numbers[i + 1]]
       if window == nil or topUps[window] ~= nil then
         return false
       end
@@ -1849,14 +1871,6 @@ function put(changes, field, value)
   changes[#changes + 1] = field
   changes[#changes + 1] = value
 end
-WINDOWS = {
-  "second",
-  "minute",
-  "hour",
-  "day",
-  "week",
-  "month"
-}
 --- The lengths of the windows that may slide.
 local SLIDING_MS = {
   second = 1000,
@@ -1868,8 +1882,6 @@ local SLIDING_MS = {
 --- Slices per length, as in plans.yaml. A count has one more: the oldest leaves when the next one has ended.
 local MAX_SLICES = 30
 MAX_LEASES = 64
---- How long after its end the engine takes a lease back (`KNOWN_FOR_MS` of engine/leasing.ts).
-local KNOWN_FOR_MS = 2000
 --- Undefined if the value is foreign.
 function exports.slicesIn(text, startsAtMs, window)
   local lengthMs = SLIDING_MS[window]
@@ -1945,7 +1957,7 @@ function exports.readRare(account, key, values, at)
   end
   local number = numbers[3]
   local windowNumber = numbers[5]
-  if windowNumber > #WINDOWS or number > 0 and windowNumber == 0 then
+  if windowNumber > #rare_files.windows.WINDOWS or number > 0 and windowNumber == 0 then
     return false
   end
   if numbers[1] > 0 then
@@ -1953,7 +1965,7 @@ function exports.readRare(account, key, values, at)
   end
   if number > 0 then
     local untilMs = numbers[4]
-    local window = WINDOWS[windowNumber]
+    local window = rare_files.windows.WINDOWS[windowNumber]
     local budget = redis.call("HGET", key, "W")
     account.ban = (budget == false or budget == "") and ({number = number, untilMs = untilMs, window = window}) or ({number = number, untilMs = untilMs, window = window, budget = budget})
   end
@@ -2013,15 +2025,11 @@ function exports.writeRare(changes, before, after)
     put(changes, "b", ban == nil and 0 or ban.number)
     put(changes, "B", ban == nil and 0 or ban.untilMs)
     if ban ~= nil then
-      do
-        local i = 0
-        while i < #WINDOWS do
-          if WINDOWS[i + 1] == ban.window then
-            put(changes, "w", i + 1)
-          end
-          i = i + 1
-        end
-      end
+      put(
+        changes,
+        "w",
+        rare_files.windows.numberOfWindow(ban.window)
+      )
       put(changes, "W", ban.budget or "")
     end
   end
@@ -2032,7 +2040,7 @@ function exports.writeRare(changes, before, after)
       local units = ____value.units
       local endsAtMs = ____value.endsAtMs
       words[#words + 1] = string.format("%d %d %d", id, units, endsAtMs)
-      lastMs = math.max(lastMs, endsAtMs + KNOWN_FOR_MS)
+      lastMs = math.max(lastMs, endsAtMs + rare_files.leasing.KNOWN_FOR_MS)
     end
     put(
       changes,
@@ -2405,16 +2413,7 @@ end
 rare_files.once = exports
 return exports
 elseif name == "window_fields" then
-local exports = {WINDOWS = false, windowFields = false, unlimited = false}
---- WINDOWS of the model. Stored texts number them from 1.
-exports.WINDOWS = {
-  "second",
-  "minute",
-  "hour",
-  "day",
-  "week",
-  "month"
-}
+local exports = {windowFields = false, unlimited = false}
 local FIELDS = {
   second = {"s", "S"},
   minute = {"m", "M"},
@@ -2444,7 +2443,7 @@ rare_files.window_fields = exports
 return exports
 elseif name == "top_up_fields" then
 local exports = {loadToppedUp = false, saveToppedUp = false}
-local notesIn, noteIn, keepWords, windowsOf, numberOf
+local notesIn, noteIn, keepWords, windowsOf
 function notesIn(text)
   local words = {}
   local next = string.gmatch(text, "%S+")
@@ -2467,7 +2466,7 @@ function notesIn(text)
   return notes
 end
 function noteIn(words, at)
-  local window = rare_files.window_fields.WINDOWS[whole_number_wholeIn(words[at + 1 + 1]) or 0]
+  local window = rare_files.windows.WINDOWS[whole_number_wholeIn(words[at + 1 + 1]) or 0]
   local amount = whole_number_wholeIn(words[at + 2 + 1])
   local untilMs = whole_number_wholeIn(words[at + 3 + 1])
   local own = words[at + 4 + 1]
@@ -2508,13 +2507,6 @@ function windowsOf(limits)
     windows[#windows + 1] = window
   end
   return windows
-end
-function numberOf(window)
-  local number = 1
-  while rare_files.window_fields.WINDOWS[number] ~= window do
-    number = number + 1
-  end
-  return number
 end
 --- Reads the parts of an account that top-ups of the windows of `limits` need.
 function exports.loadToppedUp(key, limits)
@@ -2573,13 +2565,13 @@ function exports.saveToppedUp(key, limits, before, after)
   end
   local sums = {}
   local lastMs = 0
-  local ____all = rare_files.window_fields.WINDOWS for ____i = 1, #____all do local window = ____all[____i]
+  local ____all = rare_files.windows.WINDOWS for ____i = 1, #____all do local window = ____all[____i]
     local ____opt_0 = after.topUps
     local topUp = ____opt_0 and ____opt_0[window]
     if topUp ~= nil then
       sums[#sums + 1] = string.format(
         "%d %d %d",
-        numberOf(window),
+        rare_files.windows.numberOfWindow(window),
         topUp.amount,
         topUp.untilMs
       )
@@ -2599,7 +2591,7 @@ function exports.saveToppedUp(key, limits, before, after)
     notes[#notes + 1] = string.format(
       "%s %d %d %d %d %d =%s",
       id,
-      numberOf(window),
+      rare_files.windows.numberOfWindow(window),
       amount,
       untilMs,
       own,
@@ -2802,8 +2794,8 @@ function readableOf(key, values, unreadable)
   local account = {windows = windows}
   do
     local i = 0
-    while i < #rare_files.window_fields.WINDOWS do
-      local window = rare_files.window_fields.WINDOWS[i + 1]
+    while i < #rare_files.windows.WINDOWS do
+      local window = rare_files.windows.WINDOWS[i + 1]
       local counts = stored_account_windowsIn({values[7 + 2 * i + 1], values[8 + 2 * i + 1]}, {LIMITS[i + 1]})
       if counts == nil then
         unreadable[#unreadable + 1] = FIELDS[2 * i + 1]
@@ -2867,8 +2859,8 @@ function callBack(key, leases)
   redis.pcall("PUBLISH", RECALLS, key)
   return ____error
 end
-FIELDS = rare_files.window_fields.windowFields(rare_files.window_fields.WINDOWS)
-LIMITS = rare_files.window_fields.unlimited(rare_files.window_fields.WINDOWS)
+FIELDS = rare_files.window_fields.windowFields(rare_files.windows.WINDOWS)
+LIMITS = rare_files.window_fields.unlimited(rare_files.windows.WINDOWS)
 --- The script.
 function reset_script_main()
   local earlier = rare_files.once.madeBefore()
@@ -3058,8 +3050,8 @@ end
 local function read_bans_script()
 local read_bans_script_main
 do
-local FIELDS = rare_files.window_fields.windowFields(rare_files.window_fields.WINDOWS)
-local LIMITS = rare_files.window_fields.unlimited(rare_files.window_fields.WINDOWS)
+local FIELDS = rare_files.window_fields.windowFields(rare_files.windows.WINDOWS)
+local LIMITS = rare_files.window_fields.unlimited(rare_files.windows.WINDOWS)
 local function readBan(key)
   local values = redis.pcall(
     "HMGET",

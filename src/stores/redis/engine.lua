@@ -394,7 +394,28 @@ function stored_account_saveAccount(key, ____bindingPattern0, before, after, ban
 end
 end
 setmetatable(rare_files, {__index = function(_, name)
-if name == "counting" then
+if name == "windows" then
+local exports = {WINDOWS = false, numberOfWindow = false}
+--- The quota windows, shortest first. Headers list them in this order. It has no import, because Redis runs it as Lua too.
+exports.WINDOWS = {
+  "second",
+  "minute",
+  "hour",
+  "day",
+  "week",
+  "month"
+}
+--- The number of a window in what Redis keeps and answers: its place in WINDOWS, from 1.
+function exports.numberOfWindow(window)
+  local number = 1
+  while exports.WINDOWS[number] ~= window do
+    number = number + 1
+  end
+  return number
+end
+rare_files.windows = exports
+return exports
+elseif name == "counting" then
 local exports = {slicedCount = false, WINDOW_MS = false, endIfOpened = false, presentCount = false, countIn = false, placeOf = false, givenBack = false, fitsAtMs = false, nextEndMs = false, withoutWindow = false, copyOfWindows = false, leavingAfter = false}
 local countInSlices, oneSlice, presentSlices, goneBy, withoutFirst, copyFrom, leavesAtMs, boundary
 function countInSlices(count, limit, nowMs, spent)
@@ -840,8 +861,8 @@ end
 rare_files.refusing = exports
 return exports
 elseif name == "leasing" then
-local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, SHORT_LEASE_MS = false, RETURN_WITHIN_MS = false, RECALL_FOR_MS = false, takeBack = false, decideWithLeases = false, waitToMove = false}
-local knownLeases, unreturnedUnits, giveBack, movesCounts, mayHelp, lend, spreadEnd, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, ENDS, KNOWN_FOR_MS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
+local exports = {recalled = false, waitFor = false, MAX_LEASE_MS = false, SHORT_LEASE_MS = false, RETURN_WITHIN_MS = false, KNOWN_FOR_MS = false, RECALL_FOR_MS = false, takeBack = false, decideWithLeases = false, waitToMove = false}
+local knownLeases, unreturnedUnits, giveBack, movesCounts, mayHelp, lend, spreadEnd, isRecalled, HOUR_MS, MIN_LEASE_MS, SHARE, SHARE_OF_LONG, MAX_LONG_LEASES, MIN_UNITS, MIN_REQUESTS, ENDS, MAX_AHEAD_MS, RECALL_EVERY_MS, MAX_LEASES
 function knownLeases(account, nowMs)
   local known = {}
   if account.leases == nil then
@@ -852,7 +873,7 @@ function knownLeases(account, nowMs)
     local id = lease.id
     local units = lease.units
     local endsAtMs = lease.endsAtMs
-    if nowMs < endsAtMs + KNOWN_FOR_MS and endsAtMs <= nowMs + exports.MAX_LEASE_MS + MAX_AHEAD_MS then
+    if nowMs < endsAtMs + exports.KNOWN_FOR_MS and endsAtMs <= nowMs + exports.MAX_LEASE_MS + MAX_AHEAD_MS then
       known[#known + 1] = endsAtMs > latestMs and ({id = id, units = units, endsAtMs = latestMs}) or lease
     end
   end
@@ -1057,7 +1078,8 @@ MIN_REQUESTS = 2
 ENDS = 32
 --- How long after the end of a lease its return may be on the way, so that a request waits for it and the store does not refuse it.
 exports.RETURN_WITHIN_MS = 100
-KNOWN_FOR_MS = 2000
+--- How long after its end the store knows a lease, and takes back what the gateway did not use: the gateway may have been busy.
+exports.KNOWN_FOR_MS = 2000
 MAX_AHEAD_MS = 5000
 --- A recall is in force for this long: the store lends nothing of the account meanwhile, and what it has lent ends with it.
 exports.RECALL_FOR_MS = 250
@@ -1778,9 +1800,9 @@ rare_files.late_costs = exports
 return exports
 elseif name == "rare_fields" then
 local exports = {slicesIn = false, slicesText = false, readRare = false, ticketsIn = false, writeRare = false}
-local readTopUps, readLeases, put, WINDOWS, MAX_LEASES
+local readTopUps, readLeases, put, MAX_LEASES
 function readTopUps(account, text)
-  if #text > 50 * #WINDOWS then
+  if #text > 50 * #rare_files.windows.WINDOWS then
     return false
   end
   local topUps = {}
@@ -1803,7 +1825,7 @@ function readTopUps(account, text)
   do
     local i = 0
     while i < #numbers do
-      local window = WINDOWS[numbers[i + 1]]
+      local window = rare_files.windows.WINDOWS[numbers[i + 1]]
       if window == nil or topUps[window] ~= nil then
         return false
       end
@@ -1849,14 +1871,6 @@ function put(changes, field, value)
   changes[#changes + 1] = field
   changes[#changes + 1] = value
 end
-WINDOWS = {
-  "second",
-  "minute",
-  "hour",
-  "day",
-  "week",
-  "month"
-}
 --- The lengths of the windows that may slide.
 local SLIDING_MS = {
   second = 1000,
@@ -1868,8 +1882,6 @@ local SLIDING_MS = {
 --- Slices per length, as in plans.yaml. A count has one more: the oldest leaves when the next one has ended.
 local MAX_SLICES = 30
 MAX_LEASES = 64
---- How long after its end the engine takes a lease back (`KNOWN_FOR_MS` of engine/leasing.ts).
-local KNOWN_FOR_MS = 2000
 --- Undefined if the value is foreign.
 function exports.slicesIn(text, startsAtMs, window)
   local lengthMs = SLIDING_MS[window]
@@ -1945,7 +1957,7 @@ function exports.readRare(account, key, values, at)
   end
   local number = numbers[3]
   local windowNumber = numbers[5]
-  if windowNumber > #WINDOWS or number > 0 and windowNumber == 0 then
+  if windowNumber > #rare_files.windows.WINDOWS or number > 0 and windowNumber == 0 then
     return false
   end
   if numbers[1] > 0 then
@@ -1953,7 +1965,7 @@ function exports.readRare(account, key, values, at)
   end
   if number > 0 then
     local untilMs = numbers[4]
-    local window = WINDOWS[windowNumber]
+    local window = rare_files.windows.WINDOWS[windowNumber]
     local budget = redis.call("HGET", key, "W")
     account.ban = (budget == false or budget == "") and ({number = number, untilMs = untilMs, window = window}) or ({number = number, untilMs = untilMs, window = window, budget = budget})
   end
@@ -2013,15 +2025,11 @@ function exports.writeRare(changes, before, after)
     put(changes, "b", ban == nil and 0 or ban.number)
     put(changes, "B", ban == nil and 0 or ban.untilMs)
     if ban ~= nil then
-      do
-        local i = 0
-        while i < #WINDOWS do
-          if WINDOWS[i + 1] == ban.window then
-            put(changes, "w", i + 1)
-          end
-          i = i + 1
-        end
-      end
+      put(
+        changes,
+        "w",
+        rare_files.windows.numberOfWindow(ban.window)
+      )
       put(changes, "W", ban.budget or "")
     end
   end
@@ -2032,7 +2040,7 @@ function exports.writeRare(changes, before, after)
       local units = ____value.units
       local endsAtMs = ____value.endsAtMs
       words[#words + 1] = string.format("%d %d %d", id, units, endsAtMs)
-      lastMs = math.max(lastMs, endsAtMs + KNOWN_FOR_MS)
+      lastMs = math.max(lastMs, endsAtMs + rare_files.leasing.KNOWN_FOR_MS)
     end
     put(
       changes,
@@ -2321,7 +2329,7 @@ end
 end
 local decision_reply_putAccounts
 do
-local putRest, banWindow, NUMBERS
+local putRest, banWindow
 function putRest(reply, decision, ____bindingPattern0)
   local budgets
   budgets = ____bindingPattern0.budgets
@@ -2352,7 +2360,7 @@ function putRest(reply, decision, ____bindingPattern0)
         local window = ____value.window
         local topUp = topUps and topUps[window]
         if topUp ~= nil then
-          reply[#reply + 1] = NUMBERS[window] + 10 * i
+          reply[#reply + 1] = rare_files.windows.numberOfWindow(window) + 10 * i
           reply[#reply + 1] = topUp.amount
           reply[#reply + 1] = topUp.untilMs
         end
@@ -2366,26 +2374,18 @@ function banWindow(____bindingPattern0, budgets)
   local window
   window = ____bindingPattern0.window
   budget = ____bindingPattern0.budget
-  local number = NUMBERS[window]
+  local place = 0
   do
     local i = 1
     while i < #budgets do
       if budgets[i + 1].name == budget then
-        number = NUMBERS[window] + 10 * i
+        place = 10 * i
       end
       i = i + 1
     end
   end
-  return number
+  return rare_files.windows.numberOfWindow(window) + place
 end
-NUMBERS = {
-  second = 1,
-  minute = 2,
-  hour = 3,
-  day = 4,
-  week = 5,
-  month = 6
-}
 function decision_reply_putAccounts(reply, decision, rule)
   local ____decision_0 = decision
   local accounts = ____decision_0.accounts

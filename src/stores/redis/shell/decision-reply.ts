@@ -1,6 +1,6 @@
 import type { Decision, Rule } from '../../../engine/types.ts';
 import type { Ban } from '../../../model/account.ts';
-import type { WindowName } from '../../../model/values.ts';
+import { numberOfWindow } from '../../../model/windows.ts';
 
 /*
  * Writes a decision as numbers. The first says how many follow for this consumer:
@@ -21,9 +21,6 @@ import type { WindowName } from '../../../model/values.ts';
  *   for each account: strikes, their end; the number of the ban, its end, its window + 10 times the index of its budget (0: the own one)
  *   for each top-up in force: its window + 10 times the index of its account, its amount, its end
  */
-
-/** The place of each window in WINDOWS of the model, from 1. */
-const NUMBERS: Readonly<Record<WindowName, number>> = { second: 1, minute: 2, hour: 3, day: 4, week: 5, month: 6 };
 
 export function putAccounts(reply: number[], decision: Decision, rule: Rule): void {
   const { accounts, inFlight } = decision;
@@ -90,7 +87,7 @@ function putRest(reply: number[], decision: Decision, { budgets }: Rule): void {
     for (const { window } of budgets[i]!.limits) {
       const topUp = topUps?.[window];
       if (topUp !== undefined) {
-        reply.push(NUMBERS[window] + 10 * i);
+        reply.push(numberOfWindow(window) + 10 * i);
         reply.push(topUp.amount);
         reply.push(topUp.untilMs);
       }
@@ -99,7 +96,7 @@ function putRest(reply: number[], decision: Decision, { budgets }: Rule): void {
 }
 
 function banWindow({ window, budget }: Ban, budgets: Rule['budgets']): number {
-  let number = NUMBERS[window];
-  for (let i = 1; i < budgets.length; i++) if (budgets[i]!.name === budget) number = NUMBERS[window] + 10 * i;
-  return number;
+  let place = 0;
+  for (let i = 1; i < budgets.length; i++) if (budgets[i]!.name === budget) place = 10 * i;
+  return numberOfWindow(window) + place;
 }

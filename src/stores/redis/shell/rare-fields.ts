@@ -1,7 +1,8 @@
 import { slicedCount } from '../../../engine/counting.ts';
+import { KNOWN_FOR_MS } from '../../../engine/leasing.ts';
 import type { AccountState, Draft, Lease, Ticket, TopUps } from '../../../engine/types.ts';
 import type { SliceCounts, WindowCount } from '../../../model/account.ts';
-import type { WindowName } from '../../../model/values.ts';
+import { numberOfWindow, WINDOWS, type WindowName } from '../../../model/windows.ts';
 import { redis, string, struct, table, tonumber, unpack } from './script-globals.ts';
 import { MOST, wholeIn } from './whole-number.ts';
 
@@ -17,7 +18,6 @@ import { MOST, wholeIn } from './whole-number.ts';
  *   f             requests in flight, three words for each process: its name, how many it has, until when that holds
  */
 
-const WINDOWS: WindowName[] = ['second', 'minute', 'hour', 'day', 'week', 'month'];
 /** The lengths of the windows that may slide. */
 const SLIDING_MS: Readonly<Partial<Record<WindowName, number>>> = {
   second: 1_000,
@@ -28,9 +28,8 @@ const SLIDING_MS: Readonly<Partial<Record<WindowName, number>>> = {
 };
 /** Slices per length, as in plans.yaml. A count has one more: the oldest leaves when the next one has ended. */
 const MAX_SLICES = 30;
+/** As in engine/leasing.ts, which a decision that only reads leases does not load. */
 const MAX_LEASES = 64;
-/** How long after its end the engine takes a lease back (`KNOWN_FOR_MS` of engine/leasing.ts). */
-const KNOWN_FOR_MS = 2_000;
 
 /** Undefined if the value is foreign. */
 export function slicesIn(text: string, startsAtMs: number, window: WindowName): WindowCount | undefined {
@@ -152,7 +151,7 @@ export function writeRare(changes: (string | number)[], before: AccountState, af
     put(changes, 'b', ban === undefined ? 0 : ban.number);
     put(changes, 'B', ban === undefined ? 0 : ban.untilMs);
     if (ban !== undefined) {
-      for (let i = 0; i < WINDOWS.length; i++) if (WINDOWS[i] === ban.window) put(changes, 'w', i + 1);
+      put(changes, 'w', numberOfWindow(ban.window));
       put(changes, 'W', ban.budget ?? '');
     }
   }

@@ -1,9 +1,9 @@
 import type { AccountState, Draft } from '../../../engine/types.ts';
-import type { WindowName } from '../../../model/values.ts';
+import { WINDOWS, type WindowName } from '../../../model/windows.ts';
 import { readRare } from './rare-fields.ts';
 import { type ErrorReply, KEYS, redis, string, unpack, type Values } from './script-globals.ts';
 import { windowsIn } from './stored-account.ts';
-import { unlimited, WINDOWS, windowFields } from './window-fields.ts';
+import { unlimited, windowFields } from './window-fields.ts';
 
 /*
  * Reads the bans of accounts, and finds out whether decisions can read all else of each.

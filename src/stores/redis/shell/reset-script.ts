@@ -1,13 +1,13 @@
 import { recalled, waitFor } from '../../../engine/leasing.ts';
 import { resetUsage } from '../../../engine/operator-changes.ts';
 import type { AccountState, Draft, Lease, WindowCounts } from '../../../engine/types.ts';
-import type { WindowName } from '../../../model/values.ts';
+import { WINDOWS, type WindowName } from '../../../model/windows.ts';
 import { lastEndMs, madeBefore, type OnceReply, remember } from './once.ts';
 import { readRare } from './rare-fields.ts';
 import { ARGV, cjson, type ErrorReply, KEYS, RECALLS, redis, string, unpack, type Values } from './script-globals.ts';
 import { nowMs } from './script-time.ts';
 import { saveAccount, windowsIn } from './stored-account.ts';
-import { unlimited, WINDOWS, windowFields } from './window-fields.ts';
+import { unlimited, windowFields } from './window-fields.ts';
 
 /*
  * Sets the counts of some windows to 0, and clears the strikes: once (once.ts).

@@ -1,12 +1,12 @@
 import type { AccountState, Draft, Limit } from '../../../engine/types.ts';
 import type { TopUpNote } from '../../../model/account.ts';
-import type { WindowName } from '../../../model/values.ts';
+import { numberOfWindow, WINDOWS, type WindowName } from '../../../model/windows.ts';
 import { readRare } from './rare-fields.ts';
 import { type ErrorReply, redis, string, table, unpack, type Values } from './script-globals.ts';
 import { nowMs } from './script-time.ts';
 import { FOREIGN, saveAccount, windowsIn } from './stored-account.ts';
 import { wholeIn } from './whole-number.ts';
-import { WINDOWS, windowFields } from './window-fields.ts';
+import { windowFields } from './window-fields.ts';
 
 /*
  * Reads and writes the top-ups of an account. Decisions read the field `t` alone: for each window the sum of its top-ups, and their end. The
@@ -46,14 +46,14 @@ export function saveToppedUp(
   for (const window of WINDOWS) {
     const topUp = after.topUps?.[window];
     if (topUp !== undefined) {
-      sums.push(string.format('%d %d %d', numberOf(window), topUp.amount, topUp.untilMs));
+      sums.push(string.format('%d %d %d', numberOfWindow(window), topUp.amount, topUp.untilMs));
       lastMs = Math.max(lastMs, topUp.untilMs);
     }
   }
   const notes: string[] = [];
   for (const { id, window, amount, untilMs, hasOwnEnd, atMs, reason } of after.topUpNotes ?? []) {
     const own = hasOwnEnd ? 1 : 0;
-    notes.push(string.format('%s %d %d %d %d %d =%s', id, numberOf(window), amount, untilMs, own, atMs, reason));
+    notes.push(string.format('%s %d %d %d %d %d =%s', id, numberOfWindow(window), amount, untilMs, own, atMs, reason));
   }
   keepWords(key, 't', sums);
   keepWords(key, 'T', notes);
@@ -98,10 +98,4 @@ function windowsOf(limits: readonly Limit[]): WindowName[] {
   const windows: WindowName[] = [];
   for (const { window } of limits) windows.push(window);
   return windows;
-}
-
-function numberOf(window: WindowName): number {
-  let number = 1;
-  while (WINDOWS[number - 1] !== window) number++;
-  return number;
 }

@@ -1,11 +1,8 @@
 import { WINDOW_MS } from '../../../engine/counting.ts';
 import type { Limit } from '../../../engine/types.ts';
-import type { WindowName } from '../../../model/values.ts';
+import type { WindowName } from '../../../model/windows.ts';
 
 /* The fields of all windows that an account may have. Changes of operators need them, because no rule comes with these. */
-
-/** WINDOWS of the model. Stored texts number them from 1. */
-export const WINDOWS: readonly WindowName[] = ['second', 'minute', 'hour', 'day', 'week', 'month'];
 
 const FIELDS: Readonly<Record<WindowName, readonly [string, string]>> = {
   second: ['s', 'S'],
