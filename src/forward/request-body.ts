@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { afterReading } from '../io/after-reading.ts';
+import { freeNow } from '../io/buffers.ts';
 import { Pieces } from '../io/writes.ts';
 import { ClientBodyError, ClientGoneError } from './faults.ts';
 
@@ -167,7 +168,7 @@ export class BodySender {
     const socket = this.#socket;
     socket.cork();
     if (this.#body.framing === 'chunked') socket.write(`${length.toString(16)}\r\n`, 'latin1');
-    for (const piece of this.#held.takeEach()) socket.write(piece);
+    for (const piece of this.#held.takeEach()) socket.write(piece, (error) => error || freeNow(piece));
     if (this.#body.framing === 'chunked') socket.write('\r\n', 'latin1');
     socket.uncork();
     if (this.#done || !this.#socket.writableNeedDrain) return;

@@ -37,6 +37,16 @@ export function ownCopy(bytes: Buffer): Buffer {
   return own;
 }
 
+/**
+ * Frees the memory of a piece that has all of it, in place of the garbage collector: node:http copies each piece of a body into new memory.
+ * Measured: an upload of 5 MiB cost two to three times as much without.
+ * @param piece no longer read by any code, nor by the operating system
+ */
+export function freeNow(piece: Buffer): void {
+  const { buffer, length } = piece;
+  if (length >= MIN_GIVEN_BYTES && length === buffer.byteLength && buffer instanceof ArrayBuffer) buffer.transfer?.(0);
+}
+
 /** Smaller pieces have memory of their own, because each would keep its whole buffer in use. */
 export const MIN_GIVEN_BYTES = 16 * 1024;
 
