@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { type AttemptCounter, FailedAttempts, networkOf } from '../../src/identify/failed-attempts.ts';
+import { type AttemptCounter, type Budget, FailedAttempts, networkOf } from '../../src/identify/failed-attempts.ts';
 import { MemoryAttemptCounter } from '../../src/identify/memory-attempts.ts';
+import { Circuit } from '../../src/stores/redis/circuit.ts';
+import type { RedisClient } from '../../src/stores/redis/connection.ts';
 import { RedisAttemptCounter } from '../../src/stores/redis/failed-attempts.ts';
 import { gatewayOn } from '../stores/redis-connections.ts';
 import { holdTime } from '../support/hold-time.ts';
@@ -25,7 +27,7 @@ class FakeCounter implements AttemptCounter {
   }
 }
 
-function attempts(counter: AttemptCounter, { limit = 3, addresses = 100 } = {}) {
+function attempts(counter: AttemptCounter, { limit = 3, addresses = 100, timeoutMs = 100 } = {}) {
   const settings = { limit };
   const clock = { monotonicMs: 5_000, wallMs: 1_800_000_000_000 };
   const failed = new FailedAttempts({
@@ -34,6 +36,7 @@ function attempts(counter: AttemptCounter, { limit = 3, addresses = 100 } = {}) 
     monotonicMs: () => clock.monotonicMs,
     wallMs: () => clock.wallMs,
     addresses,
+    timeoutMs,
   });
   return { failed, clock, settings };
 }
@@ -125,6 +128,20 @@ describe('the budget of an address', () => {
     expect(allowed).toEqual([true, true, true, false]);
   });
 
+  test('is counted in the table when the request has waited for the store as long as it may', async () => {
+    const counter: AttemptCounter = { add: () => new Promise(() => {}), forget: () => {} };
+    const { failed } = attempts(counter, { timeoutMs: 100 });
+    const pass = holdTime();
+    let budget: Budget | undefined;
+    void Promise.resolve(failed.fail('192.0.2.1', 60)).then((counted) => {
+      budget = counted;
+    });
+    await pass(38);
+    expect(budget).toBeUndefined();
+    await pass(2);
+    expect(budget).toMatchObject({ remaining: 2, allowed: true });
+  });
+
   test('takes memory for a bounded number of addresses, also behind the table (reliability 49, 50)', async () => {
     const counter = new FakeCounter();
     const { failed } = attempts(counter, { addresses: 10 });
@@ -189,6 +206,28 @@ describe('counting', () => {
     await redisCommand(url, 'PEXPIRE', 'tg:fail:192.0.2.9', '43260000');
     expect(await counter.add('192.0.2.9')).toMatchObject({ count: 2 });
     expect(await redisCommand(url, 'PTTL', 'tg:fail:192.0.2.9')).toBeLessThanOrEqual(60_000);
+  });
+
+  test('in Redis whose clock was set back takes one deadline in all (reliability 491)', async () => {
+    const calls: string[] = [];
+    const slow = (name: string, ms: number, value: unknown) => () => {
+      calls.push(name);
+      return new Promise((resolve) => setTimeout(resolve, ms, value));
+    };
+    const redis = {
+      defineCommand: () => {},
+      rlflxIncr: slow('rlflxIncr', 900, [1, 43_260_000]),
+      expire: slow('expire', 900, 1),
+    } as unknown as RedisClient;
+    const circuit = new Circuit({ timeoutMs: 1_000, failures: 3, probeEveryMs: 50, probe: async () => {} });
+    const pass = holdTime();
+    let counted: Awaited<ReturnType<AttemptCounter['add']>> | undefined;
+    void new RedisAttemptCounter({ redis, circuit }).add('192.0.2.1').then((of) => {
+      counted = of;
+    });
+    await pass(1_001);
+    expect(calls).toEqual(['rlflxIncr', 'expire']);
+    expect(counted).toMatchObject({ count: 1, endsInMs: 60_000 });
   });
 
   test('goes on in memory while Redis is away or silent, without waiting beyond the deadline', async () => {

@@ -43,19 +43,21 @@ interface Scripted {
 /**
  * The part of the client that the limiter uses: its one script, called under the circuit's deadline. After a timeout the
  * limiter uses the insurance limiter, as after any other failure.
+ *
+ * Fault: Redis was slow, and its clock had been set back. The script and the repair each had a deadline, so a request waited for both.
  */
 function withDeadlines(redis: RedisClient, circuit: Calls) {
   return {
     defineCommand: (name: string, definition: { lua: string; numberOfKeys: number }) =>
       redis.defineCommand(name, definition),
-    rlflxIncr: async (args: readonly string[]) => {
+    rlflxIncr: (args: readonly string[]) => {
       const name = args[0]!;
-      const counted = await circuit.run(() => (redis as RedisClient & Scripted).rlflxIncr(args), name);
-      // Redis stores the time at which a name expires. If its clock was set back by hours, that time is hours away.
-      if (counted[1] > MINUTE_S * 1_000) {
-        await circuit.run(() => redis.expire(name, MINUTE_S), name);
-      }
-      return counted;
+      return circuit.run(async () => {
+        const counted = await (redis as RedisClient & Scripted).rlflxIncr(args);
+        // Redis stores the time at which a name expires. If its clock was set back by hours, that time is hours away.
+        if (counted[1] > MINUTE_S * 1_000) await redis.expire(name, MINUTE_S);
+        return counted;
+      }, name);
     },
   };
 }
