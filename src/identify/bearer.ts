@@ -47,7 +47,7 @@ export function authorizationOf(rawHeaders: readonly string[]): string | undefin
  * section 2.1; RFC 9110 sections 11.1 and 11.4).
  */
 export function readAuthorization(value: string): Credentials {
-  if (value.length < 6 || value.slice(0, 6).toLowerCase() !== 'bearer') return MISSING;
+  if (value.slice(0, 6).toLowerCase() !== 'bearer') return MISSING;
   const after = value.charCodeAt(6);
   if (after < 128 && IS_TCHAR[after] === 1) return MISSING;
   let from = 6;

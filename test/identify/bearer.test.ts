@@ -25,7 +25,7 @@ describe('credentials', () => {
     expect(of('Bearer AZaz09-._~+/==')).toEqual({ kind: 'token', token: 'AZaz09-._~+/==' });
   });
 
-  test.each(['', 'Basic YTpi', 'Bearerish abc', 'Bearer-x abc', 'Negotiate', 'tg_live_abc'])(
+  test.each(['', 'Basic YTpi', 'Digest abc', 'Bearerish abc', 'Bearer-x abc', 'Negotiate', 'tg_live_abc'])(
     '%j is none: missing',
     (value) => {
       expect(of(value)).toEqual({ kind: 'missing' });
