@@ -79,10 +79,11 @@ export function expanded(byte: number): number {
   return (byte - 8 * exponent) * 2 ** exponent + 2 ** (exponent - 1);
 }
 
-function costAt(history: History, at: number): number {
+/** The cost that is counted at this place. */
+export function costAt(history: History, at: number): number {
   return history[at]! * 2 ** 32 + viewOf(history).getUint32(at + 1);
 }
 
-function viewOf({ buffer, byteOffset, byteLength }: History): DataView {
+export function viewOf({ buffer, byteOffset, byteLength }: History): DataView {
   return new DataView(buffer, byteOffset, byteLength);
 }
