@@ -141,6 +141,12 @@ export async function startReplica({ env }: Pick<TestGateway, 'env'>): Promise<T
   return attach(await startTollgate(['serve'], { env }), env);
 }
 
+/** Starts several gateways with the same files and store. */
+export async function startGateways(size: number, setup: GatewaySetup): Promise<[TestGateway, ...TestGateway[]]> {
+  const first = await startGateway(setup);
+  return [first, ...(await Promise.all(Array.from({ length: size - 1 }, () => startReplica(first))))];
+}
+
 /** The same in the process of the test, as {@link openGateway} does it. */
 export async function openReplica({ env }: Pick<TestGateway, 'env'>): Promise<TestGateway> {
   const running = new InThisProcess();

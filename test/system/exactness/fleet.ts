@@ -2,7 +2,7 @@ import { Pool } from 'undici';
 import { expect } from 'vitest';
 import { LENT_FROM } from '../../../tools/load/exchange.ts';
 import { atEnd } from '../../support/endings.ts';
-import { type GatewaySetup, startGateway, startReplica, type TestGateway } from '../../support/gateway.ts';
+import { type GatewaySetup, startGateways, type TestGateway } from '../../support/gateway.ts';
 import { startUpstream } from '../../support/upstream.ts';
 
 export const PEPPER = 'a pepper for the exactness tests';
@@ -45,9 +45,7 @@ export async function startFleet(
     },
     { readBody: false },
   );
-  const first = await startGateway({ ...setup, upstream: upstream.origin });
-  const others = await Promise.all(Array.from({ length: size - 1 }, () => startReplica(first)));
-  const gateways = [first, ...others];
+  const gateways = await startGateways(size, { ...setup, upstream: upstream.origin });
   const pools = gateways.map(({ origin }) => new Pool(origin, { connections: connections / size, pipelining: 1 }));
   atEnd(() => Promise.all(pools.map((pool) => pool.destroy())));
   return {

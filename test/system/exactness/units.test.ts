@@ -5,7 +5,7 @@ import { bucketsOf } from '../../../src/admit/history.ts';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
-import { startGateway, startReplica, type TestGateway } from '../../support/gateway.ts';
+import { startGateways, type TestGateway } from '../../support/gateway.ts';
 import { privateRedis } from '../../support/redis.ts';
 import { startUpstream } from '../../support/upstream.ts';
 import { jsonOf } from './command.ts';
@@ -52,14 +52,14 @@ async function setUp(more = 'redis: { timeout: 5s }') {
     const number = Number(request.url!.split('=')[1]);
     response.setHeader('content-type', 'application/json').end(`{"usage":${costOf(number)}}`);
   });
-  const first = await startGateway({
+  const gateways = await startGateways(4, {
     upstream: upstream.origin,
     plans: PLANS,
     routes: ROUTES,
     env: { REDIS_URL: server.url, KEY_PEPPER: PEPPER },
     more,
   });
-  const gateways = [first, ...(await Promise.all([1, 2, 3].map(() => startReplica(first))))];
+  const [first] = gateways;
   const { id } = await jsonOf(first.env, 'customers', 'create', '--plan', 'model');
   const keys: string[] = [];
   for (let i = 0; i < 3; i++) keys.push((await jsonOf(first.env, 'keys', 'create', '--customer', id)).key);

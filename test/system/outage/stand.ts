@@ -1,6 +1,6 @@
 import { expect } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
-import { startGateway, startReplica, type TestGateway } from '../../support/gateway.ts';
+import { startGateways, type TestGateway } from '../../support/gateway.ts';
 import { isLasting } from '../../support/lasting-entries.ts';
 import type { PrivateRedisOptions } from '../../support/private-redis.ts';
 import { type PrivateRedis, privateRedis, redisCommand } from '../../support/redis.ts';
@@ -60,7 +60,7 @@ export async function startStand(options: StandOptions = {}): Promise<Stand> {
   const link = await startLink(redis.url);
   const upstream = await startUpstream();
   const password = new URL(redis.url).password;
-  const first = await startGateway({
+  const gateways = await startGateways(size, {
     upstream: upstream.origin,
     plans: PLANS,
     more: `redis: { timeout: ${timeoutMs}ms, onFailure: ${onFailure}, staleKeys: ${staleKeys} }`,
@@ -69,8 +69,6 @@ export async function startStand(options: StandOptions = {}): Promise<Stand> {
       KEY_PEPPER: 'a pepper that only the tests use',
     },
   });
-  const others = await Promise.all(Array.from({ length: size - 1 }, () => startReplica(first)));
-  const gateways = [first, ...others];
   const metricsOf = async ({ adminPort }: TestGateway) => (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
   const redisSays: Stand['redisSays'] = (command, ...args) => redisCommand(redis.url, command, ...args);
   return {
