@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { compared, readCosts } from '../../../tools/bench/guard/costs.ts';
 import { measureCosts } from '../../../tools/bench/guard/guard.ts';
-import { totalOf } from '../../../tools/bench/guard/system-calls.ts';
+import { medianIn } from '../../../tools/bench/guard/system-calls.ts';
 
 test('what a request allocates, and which calls of the system and of Redis it makes, is what the last change says, within 5 %', async ({
   signal,
@@ -27,12 +27,19 @@ test('a count that changes by more than 5 % in either direction is named', () =>
   expect(compared(now, onFile).map(({ isWithin }) => isWithin)).toEqual([true, false, false, false, true]);
 });
 
-test('the total of strace is read', () => {
-  expect(
-    totalOf(
-      '    calls syscall\n--------- ----------------\n      120 read\n--------- ----------------\n      180 total\n',
-    ),
-  ).toBe(180);
-  expect(totalOf('')).toBe(0);
-  expect(() => totalOf('strace: attach: Operation not permitted')).toThrow('no total');
+test('the calls of the median request are counted, without those before the first one and those of timers', () => {
+  const request = ['7 read(20, "GET /v1/pets HTT"..., 65536) = 90', '7 writev(21, [{...}], 2) = 9'];
+  const trace = [
+    '7 write(3, "x", 1) = 1',
+    ...request,
+    ...request,
+    '8 write(4, "GET /v1/pets HTT"..., 90 <unfinished ...>',
+    '7 read(20,  <unfinished ...>',
+    '8 <... write resumed>) = 90',
+    '7 <... read resumed>"GET /v1/pets HTT"..., 65536) = 90',
+    '7 writev(21, [{...}], 2) = 9',
+    ...request,
+  ];
+  expect(medianIn(trace.join('\n'))).toBe(2);
+  expect(() => medianIn('strace: attach: Operation not permitted')).toThrow('saw no request');
 });

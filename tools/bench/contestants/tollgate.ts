@@ -226,8 +226,8 @@ export interface Place {
   /** Without an admin token. */
   readonly isBare: boolean;
   /**
-   * Whether unknown keys get 429 from the first on. With attempts for each minute, on a slow machine a minute ends while the
-   * guard counts, and the next requests get 401.
+   * Whether unknown keys get 429 from the first on, and Redis may take long. With attempts for each minute, on a slow machine a minute
+   * ends while the guard counts, and the next requests get 401; with the usual timeout some get 503.
    */
   readonly isGuarded?: boolean;
   /** Settings of the public listener. */
@@ -245,7 +245,10 @@ export async function writeSettings(
   const { upstreamPort, port, adminPort, redisUrl, workers, isBare, isGuarded, listen } = place;
   const gatewayFile = join(folder, 'gateway.yaml');
   const plansFile = join(folder, 'plans.yaml');
-  await writeFile(gatewayFile, gatewayYaml(upstreamPort, settings, listen));
+  await writeFile(
+    gatewayFile,
+    gatewayYaml(upstreamPort, settings, listen, isGuarded === true ? { redis: { timeout: '5s' } } : {}),
+  );
   await writeFile(plansFile, plansYaml(settings ?? {}, isGuarded === true ? { minute: 0 } : {}));
   return {
     TOLLGATE_CONFIG: gatewayFile,
@@ -276,7 +279,12 @@ const OF_FEATURES = ['/v1/pets/{petId}', '/v1/list', '/v1/chat', '/v1/stream', '
  * Every setting that the upstream does not need is left at what it is when nobody sets it, but for the queue: one key on
  * 512 connections has to fit into the share of one consumer, which is a quarter of it.
  */
-function gatewayYaml(upstreamPort: number, settings: Settings | undefined, listen: Place['listen']): string {
+function gatewayYaml(
+  upstreamPort: number,
+  settings: Settings | undefined,
+  listen: Place['listen'],
+  others: Readonly<Record<string, unknown>>,
+): string {
   const { gateway, upstream, route, pathPrefix = '' } = settings ?? {};
   const routeOf = (path: string, methods: readonly string[]) => ({
     path: `${pathPrefix}${path}`,
@@ -295,7 +303,7 @@ function gatewayYaml(upstreamPort: number, settings: Settings | undefined, liste
   if (settings !== undefined) routes.push(...OF_FEATURES.map((path) => routeOf(path, ['GET'])));
   // JSON is YAML.
   if (listen?.maxBodyBytes !== undefined) routes.push(routeOf('/v1/bytes/{count}', ['GET', 'POST']));
-  return JSON.stringify({ ...(listen === undefined ? {} : { listen }), ...gateway, upstreams, routes });
+  return JSON.stringify({ ...(listen === undefined ? {} : { listen }), ...others, ...gateway, upstreams, routes });
 }
 
 /** The day of a banned key is spent first, and then the tenth refusal bans it for longer than the bench takes. */

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 export interface RequestCost {
   /** Bytes that the serving thread allocates in V8's heap. */
   readonly bytes: number;
-  /** System calls of all threads of the gateway; null if strace cannot be used here. */
+  /** System calls of all threads of the gateway for the median request; null if strace cannot be used here. */
   readonly systemCalls: number | null;
   /** Scripts that Redis runs. */
   readonly scripts: number;
@@ -27,7 +27,7 @@ const COUNTS: Readonly<Record<keyof RequestCost, string>> = {
 const FILE = join(import.meta.dirname, 'costs.json');
 /** Runs of the same code differ by 1 to 2 %. */
 const TOLERANCE = 0.05;
-/** A call in a hundred requests: the timers of the gateway make some. */
+/** A call in a hundred requests. */
 const LEAST = 0.01;
 
 export interface ComparedCost {

@@ -1,13 +1,14 @@
 import { readFile, rm } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { keyspace } from '../../../src/stores/redis/keyspace.ts';
+import { spreadOf } from '../../kit/statistics.ts';
 import { COSTLY, type GatewayToGuard, startForGuard } from '../contestants/tollgate.ts';
-import { withRedis, workOf } from '../redis.ts';
+import { type RedisWork, withRedis, workOf } from '../redis.ts';
 import { SCENARIOS } from '../scenarios.ts';
 import { type Asker, asker, GET, UNTIL_STEADY } from '../verify.ts';
 import { type KeySet, newSecret, openWorld, type World } from '../world.ts';
 import { type Costs, GUARDED, type Guarded, type RequestCost } from './costs.ts';
-import { countSystemCalls } from './system-calls.ts';
+import { callsOfMedianRequest } from './system-calls.ts';
 
 /** The key of the next request of each kind. */
 const KEY: Readonly<Record<Guarded, (keys: Keys) => string>> = {
@@ -20,16 +21,29 @@ const KEY: Readonly<Record<Guarded, (keys: Keys) => string>> = {
 
 type Keys = KeySet & { readonly unused: Iterator<string> };
 
-/** Until the compiler has seen what is hot, and what is kept of the last requests is full. */
-const WARM_UP = 12_000;
-const COUNTED = 4_000;
-/** The least of this many passes counts. */
+/** How many requests of a kind are sent. */
+interface Counts {
+  /** Until the compiler has seen what is hot, and what is kept of the last requests is full. */
+  readonly warmUp: number;
+  /** For bytes; the least of `PASSES` counts. */
+  readonly pass: number;
+  /** For commands of Redis; the median of `windows` counts, so that it has none that timers send. */
+  readonly windows: number;
+  readonly window: number;
+}
 const PASSES = 3;
-const COUNTED_CALLS = 1_000;
+const USUAL: Counts = { warmUp: 12_000, pass: 4_000, windows: 60, window: 1 };
+/**
+ * Of a key's first requests there are fewer: each has a key of its own, and the gateway writes later, and slowly, that it was used.
+ * A window waits for that.
+ */
+const FIRST: Counts = { warmUp: 4_000, pass: 1_500, windows: 3, window: 300 };
+/** For scripts of Redis: each request by itself, since a slow machine writes that keys were used in more and smaller parts. */
+const SINGLE = 60;
+/** For system calls. */
+const TRACED = 300;
+const KEYS = UNTIL_STEADY + FIRST.warmUp + PASSES * FIRST.pass + FIRST.windows * FIRST.window + SINGLE + TRACED;
 const IDLE_MS = 3_000;
-/** Of a key's first requests there are fewer: each has a key of its own, and the gateway writes later, and slowly, that it was used. */
-const FIRST = { warmUp: 4_000, counted: 1_500 };
-const KEYS = UNTIL_STEADY + FIRST.warmUp + PASSES * FIRST.counted + COUNTED_CALLS;
 
 export interface GuardOptions {
   readonly signal: AbortSignal;
@@ -60,70 +74,55 @@ async function costOf(kind: Guarded, { keys }: World, gateway: GatewayToGuard): 
   const ask = asker(gateway.port);
   const own = { ...keys, unused: keys.good.values() };
   const isFirst = kind === 'first of a key';
-  const { warmUp, counted } = isFirst ? FIRST : { warmUp: WARM_UP, counted: COUNTED };
+  const { warmUp, pass, windows, window } = isFirst ? FIRST : USUAL;
   let used = UNTIL_STEADY;
   const requests = async (count: number) => {
     await load(ask, kind, own, count);
     used += count;
-    if (isFirst) await untilNoted(gateway.redisPort, used);
+    if (isFirst && count > 1) await untilNoted(gateway.redisPort, used);
   };
   try {
     for (let i = 0; i < UNTIL_STEADY; i++) await ask(GET, KEY[kind](own));
     await requests(warmUp);
-    const idle = await workWhile(gateway, () => delay(IDLE_MS));
-    const passes: Work[] = [];
-    for (let pass = 0; pass < PASSES; pass++) passes.push(await workWhile(gateway, () => requests(counted)));
-    /** Without what the timers of the gateway do: on a slow machine more of it falls into the time of a pass. */
-    const perRequest = (name: keyof Work) => {
-      const works = passes.map((work) => work[name] - (idle[name] / idle.ms) * work.ms);
-      return Math.max(0, Math.min(...works) / counted);
-    };
-    return {
-      bytes: Math.round(perRequest('bytes')),
-      systemCalls: await systemCallsOf(gateway, () => requests(COUNTED_CALLS)),
-      scripts: inHundredths(perRequest('scripts')),
-      commands: inHundredths(perRequest('commands')),
-    };
+    const bytes = await bytesOf(gateway, pass, () => requests(pass));
+    const { commands } = await redisWorkOf(gateway.redisPort, windows, () => requests(window));
+    const { scripts } = await redisWorkOf(gateway.redisPort, SINGLE, () => requests(1));
+    const systemCalls = await callsOfMedianRequest(gateway.pid, () => requests(TRACED));
+    return { bytes, systemCalls, scripts, commands: Math.round((commands / window) * 100) / 100 };
   } finally {
     ask.end();
   }
 }
 
-/** What a gateway and its Redis do in a time. */
-interface Work {
-  readonly ms: number;
-  readonly bytes: number;
-  readonly scripts: number;
-  readonly commands: number;
+/** Without what the timers of the gateway allocate: on a slow machine more of it falls into the time of a pass. */
+async function bytesOf(gateway: GatewayToGuard, count: number, work: () => Promise<void>): Promise<number> {
+  const idle = await bytesWhile(gateway, () => delay(IDLE_MS));
+  const passes: number[] = [];
+  for (let pass = 0; pass < PASSES; pass++) {
+    const { bytes, ms } = await bytesWhile(gateway, work);
+    passes.push(bytes - (idle.bytes / idle.ms) * ms);
+  }
+  return Math.round(Math.max(0, Math.min(...passes)) / count);
 }
 
-async function workWhile({ pid, bytesFile, redisPort }: GatewayToGuard, work: () => Promise<void>): Promise<Work> {
-  const before = await workOf(redisPort);
+async function bytesWhile({ pid, bytesFile }: GatewayToGuard, work: () => Promise<void>) {
   await allocatedBytes(pid, bytesFile);
   const beganAtMs = performance.now();
   await work();
   const ms = performance.now() - beganAtMs;
-  const bytes = await allocatedBytes(pid, bytesFile);
-  const { scripts, commands } = await workOf(redisPort);
-  return { ms, bytes, scripts: scripts - before.scripts, commands: commands - before.commands };
+  return { ms, bytes: await allocatedBytes(pid, bytesFile) };
 }
 
-/** The calls for each request, without those of the timers of the gateway, of which a slow machine sees more in the time of a pass. */
-async function systemCallsOf({ pid }: GatewayToGuard, work: () => Promise<void>): Promise<number | null> {
-  const idle = await timedCalls(pid, () => delay(IDLE_MS));
-  const busy = await timedCalls(pid, work);
-  if (idle === null || busy === null) return null;
-  return inHundredths((busy.calls - (idle.calls / idle.ms) * busy.ms) / COUNTED_CALLS);
-}
-
-async function timedCalls(pid: number, work: () => Promise<void>): Promise<{ calls: number; ms: number } | null> {
-  let ms = 0;
-  const calls = await countSystemCalls(pid, async () => {
-    const beganAtMs = performance.now();
+/** What Redis does while `work` runs, in the median of several times. */
+async function redisWorkOf(redisPort: number, times: number, work: () => Promise<void>): Promise<RedisWork> {
+  const works = [await workOf(redisPort)];
+  for (let i = 0; i < times; i++) {
     await work();
-    ms = performance.now() - beganAtMs;
-  });
-  return calls === null ? null : { calls, ms };
+    works.push(await workOf(redisPort));
+  }
+  const median = (name: keyof RedisWork) =>
+    spreadOf(works.slice(1).map((after, i) => after[name] - works[i]![name]))!.median;
+  return { scripts: median('scripts'), commands: median('commands') };
 }
 
 /** Waits until the gateway has written for each of `count` keys that its secret was used. */
@@ -132,8 +131,6 @@ async function untilNoted(redisPort: number, count: number): Promise<void> {
     while ((await redis.keys(keyspace.secretUses('*'))).length < count) await delay(100);
   });
 }
-
-const inHundredths = (count: number) => Math.round(count * 100) / 100;
 
 async function load(ask: Asker, kind: Guarded, keys: Keys, requests: number): Promise<void> {
   const taken = Array.from({ length: requests }, () => KEY[kind](keys));

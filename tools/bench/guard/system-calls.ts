@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { spreadOf } from '../../kit/statistics.ts';
 import { findTool } from '../tools/debian.ts';
 import { CACHE } from '../world.ts';
 
@@ -13,16 +14,19 @@ import { CACHE } from '../world.ts';
 const COUNTED =
   'read,write,readv,writev,pread64,pwrite64,sendto,sendmsg,recvfrom,recvmsg,shutdown,close,accept4,socket,connect,openat';
 
-/** Counts the system calls of a process and its threads while `work` runs; null if strace is missing or may not attach. */
-export async function countSystemCalls(pid: number, work: () => Promise<void>): Promise<number | null> {
+/**
+ * Counts the system calls of a process and its threads for the median of the requests that `work` sends one after the other; null
+ * if strace is missing or may not attach. In the median are no calls of timers, of which a slow machine sees more for each request.
+ */
+export async function callsOfMedianRequest(pid: number, work: () => Promise<void>): Promise<number | null> {
   const strace = await findTool({ program: 'strace', inPackage: 'usr/bin/strace', packages: ['strace'] }, CACHE).catch(
     () => null,
   );
   if (strace === null) return null;
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-strace-'));
-  const file = join(folder, 'counts');
+  const file = join(folder, 'calls');
   try {
-    const args = ['-f', '-c', '-U', 'calls,name', '-e', `trace=${COUNTED}`, '-o', file, '-p', String(pid)];
+    const args = ['-f', '-s', '16', '-e', `trace=${COUNTED}`, '-e', 'signal=none', '-o', file, '-p', String(pid)];
     const tracer = spawn(strace.path, args, {
       stdio: ['ignore', 'ignore', 'pipe'],
       env: { ...process.env, ...strace.env },
@@ -44,16 +48,21 @@ export async function countSystemCalls(pid: number, work: () => Promise<void>): 
       tracer.kill('SIGINT');
       await closed;
     }
-    return totalOf(await readFile(file, 'utf8'));
+    return medianIn(await readFile(file, 'utf8'));
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
 }
 
-/** Reads the summary of `strace -c -U calls,name`; without any call it is empty. */
-export function totalOf(summary: string): number {
-  if (summary === '') return 0;
-  const total = /^\s*(\d+)\s+total\s*$/m.exec(summary)?.[1];
-  if (total === undefined) throw new Error(`strace printed no total: ${summary.slice(-300)}`);
-  return Number(total);
+/** Each request begins where the gateway has read its first line. @throws Error if there is none */
+export function medianIn(trace: string): number {
+  const counts: number[] = [];
+  for (const line of trace.split('\n')) {
+    if (/\bread\b.*"GET \/v1\//.test(line)) counts.push(0);
+    // The rest of a call that another thread interrupted is no further call.
+    if (counts.length > 0 && /^\d+ +\w+\(/.test(line)) counts[counts.length - 1]!++;
+  }
+  const spread = spreadOf(counts);
+  if (spread === null) throw new Error(`strace saw no request: ${trace.slice(-300)}`);
+  return spread.median;
 }
