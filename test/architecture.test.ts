@@ -76,9 +76,7 @@ describe('the house', async () => {
     const packages = packagesOf(importsOf(sources).filter(({ from }) => from.startsWith('src/')));
     // The browser loads them, and no script imports them.
     const fonts = [
-      ...readFileSync(join(ROOT, 'src/admin/console/console-assets.ts'), 'utf8').matchAll(
-        /'(@[\w-]+\/[\w-]+)\/files\//g,
-      ),
+      ...readFileSync(join(ROOT, 'tools/package/page.ts'), 'utf8').matchAll(/'(@[\w-]+\/[\w-]+)\/files\//g),
     ];
     const all = new Set([...packages, ...fonts.map(([, name]) => name!)]);
     expect([...all].sort()).toEqual(Object.keys(manifest.dependencies).sort());

@@ -10,7 +10,7 @@ import { ROOT } from '../support/processes.ts';
 // The faces are made of the operations and of the fields of the model, and know nothing else of a store or a record.
 
 const sources = new Map(
-  globSync(['src/library.ts', 'src/{cli,admin}/**/*.ts'], { cwd: ROOT, exclude: ['**/*.d.ts'] }).map((path) => [
+  globSync(['src/library.ts', 'src/{cli,admin}/**/*.{ts,tsx}'], { cwd: ROOT, exclude: ['**/*.d.ts'] }).map((path) => [
     path,
     readFileSync(join(ROOT, path), 'utf8'),
   ]),
@@ -49,7 +49,7 @@ test('a command opens a store only for what no operation on the store does', () 
 /** What else has the name of an attribute. */
 const OTHERS = [
   'src/admin/listener.ts certificates',
-  'src/admin/console/page/screens/plans-simulate.ts notes',
+  'src/admin/console/page/screens/plans-simulate.tsx notes',
   'src/cli/plans/simulate.ts notes',
 ];
 
@@ -57,7 +57,7 @@ test('a face names no attribute of a key or a customer: src/model/attributes.ts 
   // Rows about callers have what callers are searched by, beside their ids.
   const attributes = new Set<string>(ATTRIBUTE_NAMES.filter((name) => !SEARCHED.includes(name)));
   const named = [...sources].flatMap(([path, text]) =>
-    membersNamedIn(text)
+    membersNamedIn(path, text)
       .filter((name) => attributes.has(name))
       .map((name) => `${path} ${name}`),
   );
@@ -65,12 +65,14 @@ test('a face names no attribute of a key or a customer: src/model/attributes.ts 
 });
 
 /** The members of objects that a file names: reads, takes apart, writes or declares. Calls of methods and private fields are none. */
-function membersNamedIn(text: string): string[] {
+function membersNamedIn(path: string, text: string): string[] {
   const names: string[] = [];
   const walk = (node: unknown): void => {
     if (Array.isArray(node)) for (const item of node) walk(item);
     if (!isNode(node)) return;
     const { type, property, key, value, callee, ...rest } = node;
+    // A word such as that of `class` in an element.
+    if (type === 'JSXAttribute' && isNode(value) && value.type === 'Literal') return;
     const name = type === 'MemberExpression' ? property : /Property(?:Signature)?$/.test(type) ? key : undefined;
     if (isNode(name) && name.type === 'Identifier') names.push(String(name.name));
     if (type === 'Literal') names.push(String(value));
@@ -78,7 +80,7 @@ function membersNamedIn(text: string): string[] {
     walk([property, key, value, isNode(callee) && callee.type === 'MemberExpression' ? callee.object : callee]);
     walk(Object.values(rest));
   };
-  walk(parseAst(text, { lang: 'ts' }));
+  walk(parseAst(text, { lang: path.endsWith('x') ? 'tsx' : 'ts' }));
   return names;
 }
 

@@ -241,7 +241,7 @@ export const RULES: Readonly<Record<string, Rule>> = {
 
   'the page of the console takes the types of responses from the operations': (sources) =>
     [...sources]
-      .filter(([path]) => path.startsWith(PAGE) && path.endsWith('.ts'))
+      .filter(([path]) => path.startsWith(PAGE) && /\.tsx?$/.test(path))
       .flatMap(([path, text]) =>
         ownTypesOfResponses(path, text).map(
           (type) =>

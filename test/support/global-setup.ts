@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
+import { BUILT, buildPage, writePage } from '../../tools/package/page.ts';
 import { bundledProgram } from './bundled-program.ts';
 import { findSharedRedis } from './redis-finder.ts';
 
@@ -10,7 +11,13 @@ import { findSharedRedis } from './redis-finder.ts';
  * the workers. Without one, the tests that need none still run, and those that do fail with the same line.
  */
 export default async function globalSetup(project: TestProject): Promise<() => Promise<void>> {
-  const [{ shared, end }, program] = await Promise.all([findSharedRedis(process.env), bundledProgram()]);
+  const [{ shared, end }, program, page] = await Promise.all([
+    findSharedRedis(process.env),
+    bundledProgram(),
+    buildPage(),
+  ]);
+  // As `npm ci` does; the sources may have changed since.
+  writePage(page, join(import.meta.dirname, '..', '..', BUILT));
   // The workers inherit it, and so do the threads of their gateways: a quarter of the processor went into compiling these anew.
   process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, '..', '..', 'node_modules', '.cache', 'tollgate');
   process.env.TEST_PROGRAM = program;

@@ -24,7 +24,7 @@ const RESOLVED = /\bnew URL\(\s*['"`](?<target>\.[^'"`]+\.ts)['"`]\s*,\s*import\
 
 /** All imports of the TypeScript files among the sources, in the form in which the formatter leaves them. */
 export function importsOf(sources: Sources): Import[] {
-  return [...sources].filter(([path]) => path.endsWith('.ts')).flatMap(([path, text]) => importsIn(path, text));
+  return [...sources].filter(([path]) => /\.tsx?$/.test(path)).flatMap(([path, text]) => importsIn(path, text));
 }
 
 function importsIn(from: string, source: string): Import[] {

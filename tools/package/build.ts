@@ -29,8 +29,8 @@ const filesBeside = () => [
   ...[...readFileSync(join(ROOT, 'README.md'), 'utf8').matchAll(/!\[[^\]]*\]\(([^)]+)\)/g)].map(([, path]) => path!),
 ];
 const SCHEMAS = ['config/gateway.schema.json', 'config/plans.schema.json', 'config/keys.schema.json'] as const;
-/** The page of the console goes as it is: the gateway removes its types when it serves it, in a clone as in the package. */
-const PAGE = join('src', 'admin', 'console', 'page');
+/** The console, whose built page alone goes into the package: `bundleInto` writes it. */
+const CONSOLE = join('src', 'admin', 'console');
 /** The module of the library, whose declarations go with it, and those of what its declarations name. */
 const LIBRARY = join('src', 'library');
 
@@ -43,7 +43,6 @@ export async function buildProgram(folder: string): Promise<void> {
   mkdirSync(folder, { recursive: true });
   await bundleInto(folder);
   copyAssets(join(ROOT, 'src'), join(folder, 'src'));
-  cpSync(join(ROOT, PAGE), join(folder, PAGE), { recursive: true, filter: (file) => !file.endsWith('tsconfig.json') });
   cpSync(join(ROOT, 'bin'), join(folder, 'bin'), { recursive: true });
   writeFileSync(join(folder, 'bin', 'tollgate.js'), bundledBin());
   cpSync(join(ROOT, 'LICENSE'), join(folder, 'LICENSE'));
@@ -120,7 +119,7 @@ function declareInto(folder: string): void {
         outDir: folder,
       },
       include: [join(ROOT, 'src')],
-      exclude: [join(ROOT, PAGE)],
+      exclude: [join(ROOT, CONSOLE, 'page')],
     };
     const file = join(draft, 'tsconfig.json');
     writeFileSync(file, JSON.stringify(settings));
@@ -150,7 +149,7 @@ function dropDeclarations(folder: string): void {
 /** Copies what the modules read at run time: scripts for Redis, descriptions of APIs. */
 function copyAssets(from: string, to: string): void {
   for (const file of filesBelow(from)) {
-    if (file.endsWith('.ts') || file.startsWith(join(ROOT, PAGE))) continue;
+    if (file.endsWith('.ts') || file.startsWith(join(ROOT, CONSOLE))) continue;
     cpSync(file, join(to, relative(from, file)));
   }
 }

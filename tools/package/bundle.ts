@@ -1,11 +1,10 @@
-import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { basename, dirname, join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'rolldown';
-import { LIBRARIES } from '../../src/admin/console/console-assets.ts';
 import { ROOT } from '../docs/root.ts';
 import { productionPackages } from './lock.ts';
+import { BUILT, buildPage, writePage } from './page.ts';
 
 const SRC = join(ROOT, 'src');
 /** The programs that run in threads. */
@@ -45,8 +44,8 @@ const withoutUndici: Plugin = {
 };
 
 /**
- * Puts the programs and all packages that they import into a few files of JavaScript in `src` of a folder, with the libraries that the
- * page of the console loads and the licences of all these packages. The same sources give the same bytes: no name of a folder gets into it.
+ * Puts the programs and all packages that they import into a few files of JavaScript in `src` of a folder, with the built page of the
+ * console and the licences of all these packages. The same sources give the same bytes: no name of a folder gets into it.
  */
 export async function bundleInto(folder: string): Promise<void> {
   const src = join(folder, 'src');
@@ -70,15 +69,10 @@ export async function bundleInto(folder: string): Promise<void> {
     },
     logLevel: 'warn',
   });
-  const served = Object.entries(LIBRARIES).map(([name, specifier]) => {
-    const file = fileURLToPath(import.meta.resolve(specifier));
-    const copy = join(src, 'admin', 'console', name);
-    mkdirSync(dirname(copy), { recursive: true });
-    cpSync(file, copy);
-    return file;
-  });
+  const page = await buildPage();
+  writePage(page, join(folder, BUILT));
   const modules = output.flatMap((one) => (one.type === 'chunk' ? one.moduleIds : []));
-  writeFileSync(join(folder, 'THIRD-PARTY-NOTICES'), noticesOf([...modules, ...served]));
+  writeFileSync(join(folder, 'THIRD-PARTY-NOTICES'), noticesOf([...modules, ...page.modules]));
 }
 
 /**

@@ -1,8 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { PEOPLE, type Stand, startStand } from '../../../tools/console/stand.ts';
+import { buildPage } from '../../../tools/package/page.ts';
+import { PAGE_WORDS } from '../../../tools/package/page-words.ts';
 import { eventually } from '../../support/conditions.ts';
 import { launchBrowser, more, untilDriven, type Visit, visit } from './console-visit.ts';
 
@@ -461,9 +463,15 @@ test('an operation that no screen knows has its place in the menu, and a dialog 
     { ...pardon, action: 'key.bless', needsInput: true },
     { ...pardon, action: 'key.acquit', endsBan: true },
   ];
-  await page.route('**/operations.js', (route) =>
-    route.fulfill({ contentType: 'text/javascript', body: `export const OPERATIONS = ${JSON.stringify(known)};` }),
-  );
+  const { files } = await buildPage({ words: { ...PAGE_WORDS, operations: { OPERATIONS: known } } });
+  onTestFinished(() => page.unrouteAll());
+  // The scripts name each other by the hashes of their content, and the page names the first.
+  await page.route('**/console/**', async (route) => {
+    const name = new URL(route.request().url()).pathname.slice('/console/'.length);
+    if (name.endsWith('.js')) return route.fulfill({ contentType: 'text/javascript', body: String(files.get(name)!) });
+    if (!route.request().isNavigationRequest()) return route.continue();
+    await route.fulfill({ response: await route.fetch(), body: String(files.get('index.html')!) });
+  });
   await page.goto(`/console/keys/${id}`);
   await page.getByRole('button', { name: 'More' }).click();
   await page.getByRole('button', { name: 'Pardon…' }).waitFor();
@@ -474,7 +482,6 @@ test('an operation that no screen knows has its place in the menu, and a dialog 
   await dialogOf(page).getByText('It is pardoned.').waitFor();
   await dialogOf(page).getByRole('button', { name: 'Pardon' }).click();
   await noticeOf(page).getByText(': done.').waitFor();
-  await page.unroute('**/operations.js');
 });
 
 test('an operator sees what a key used of a unit, which the address names, and tops it up', async () => {

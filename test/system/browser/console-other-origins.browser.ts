@@ -171,7 +171,7 @@ test('a window that another origin has opened cannot be reached from there', asy
 
 test('a name that an attacker has rebound to this host gets neither the page nor the API', async () => {
   const { port } = new URL(stand.gateways[0].admin);
-  for (const path of ['/console/', '/console/main.ts', '/admin/session', '/metrics']) {
+  for (const path of ['/console/', '/console/icon.svg', '/admin/session', '/metrics']) {
     const response = await page.goto(`http://${REBOUND}:${port}${path}`);
     expect([path, response!.status()]).toEqual([path, 421]);
   }

@@ -115,6 +115,19 @@ describe.each([
     await page.getByText('banned').first().waitFor();
   });
 
+  test('Audit shows the changes before a day that is typed, and says what is no day', async () => {
+    const { page } = viewer;
+    await page.goto('/console/audit');
+    const before = page.getByLabel('Before');
+    await before.fill('31.12.2036');
+    await before.press('Enter');
+    await page.getByRole('alert').getByText('A day such as 2026-12-31').waitFor();
+    await before.fill('2036-12-31');
+    await before.press('Enter');
+    await page.waitForURL(/[?]until=2036-12-31$/);
+    await page.getByRole('table', { name: 'Changes, newest first' }).getByRole('row').nth(1).waitFor();
+  });
+
   test('Key shows the usage of a range that the address names, with its totals and as CSV', async () => {
     const { page } = viewer;
     await page.goto(`/console/keys/${stand.keys.fine.id}`);
@@ -186,13 +199,13 @@ describe.each([
   test('Find anything takes what is typed at once, before the gateway has sent what finds it', async () => {
     const page = await viewer.context.newPage();
     const sent = Promise.withResolvers<void>();
-    await page.route(/\/finder/, async (route) => {
+    await page.route(/\/dialogs-/, async (route) => {
       await sent.promise;
       await route.continue();
     });
     await page.goto('/console/keys');
     await page.getByRole('heading', { name: 'Keys', level: 1 }).waitFor();
-    const asked = page.waitForRequest(/\/finder/);
+    const asked = page.waitForRequest(/\/dialogs-/);
     await page.keyboard.press('Control+K');
     await page.keyboard.type('pawx');
     await page.keyboard.press('Backspace');

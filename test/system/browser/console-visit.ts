@@ -2,6 +2,7 @@ import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playw
 import { launchChromium } from '../../../tools/console/chromium.ts';
 import type { EmbeddedStand, Stand } from '../../../tools/console/stand.ts';
 import { eventually } from '../../support/conditions.ts';
+import { ROOM } from '../../support/room.ts';
 
 // How the tests visit the console.
 
@@ -30,7 +31,7 @@ export async function visit(
   options: BrowserContextOptions = {},
 ): Promise<Visit> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, baseURL: admin, ...options });
-  context.setDefaultTimeout(15_000);
+  context.setDefaultTimeout(3_000 * ROOM);
   const violations: string[] = [];
   const errors: string[] = [];
   await context.exposeBinding('cspViolated', (_source, text: string) => violations.push(text));

@@ -1,2 +1,2 @@
-/** Every action of the record of changes. The gateway makes this script when it serves the page. */
+/** Every action of the record of changes. The build of the page makes this module. */
 export const ACTIONS: readonly string[];

@@ -1,6 +1,6 @@
-import type { AttributeWords } from '../console-assets.ts';
+import type { AttributeWords } from './words.ts';
 
-// The gateway makes this script when it serves the page, of src/model/attributes.ts.
+// The build of the page makes this module, of src/model/attributes.ts.
 
 /** The attributes of keys and customers. */
 export const ATTRIBUTES: readonly AttributeWords[];

@@ -1,4 +1,4 @@
-import { isCustomer } from './kit/callers.ts';
+import { isCustomer } from './kit/callers.tsx';
 import { OPERATIONS } from './operations.js';
 
 // What operations on a key or a customer say of themselves.
@@ -26,4 +26,9 @@ export function operationOn(id: string, verb: string): OperationWords {
 /** What becomes of a key or a customer. */
 export function effectOf(id: string, verb: string): string {
   return operationOn(id, verb).effect;
+}
+
+/** Whether an action of the record of changes ends a ban. */
+export function isEnding(action: string | null): boolean {
+  return OPERATIONS.some((one) => one.action === action && one.endsBan === true);
 }

@@ -1,4 +1,4 @@
-import type { OperationWords } from '../console-assets.ts';
+import type { OperationWords } from './words.ts';
 
-/** The operations that change a key or a customer. The gateway makes this script when it serves the page. */
+/** The operations that change a key or a customer. The build of the page makes this module. */
 export const OPERATIONS: readonly OperationWords[];

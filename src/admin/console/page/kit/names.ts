@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, request } from '../requests.ts';
 import type { KeyOrCustomer } from '../types.ts';
-import { pathOf } from './callers.ts';
+import { pathOf } from './callers.tsx';
 
 /** Names that one screen asks for at most: a tail may name thousands of callers. */
 const MAX_NAMES = 100;

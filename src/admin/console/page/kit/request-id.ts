@@ -1,4 +1,4 @@
-import { isSecretLike } from './text-filter.ts';
+import { isSecretLike } from './text-filter.tsx';
 
 /**
  * The form of request ids. One that a client sends in another form is replaced by the gateway. Dots alone would be steps

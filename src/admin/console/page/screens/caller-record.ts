@@ -1,6 +1,6 @@
-import { isCustomer, pathOf } from '../kit/callers.ts';
-import { useUse } from '../kit/use.ts';
-import { useUsage } from '../limits.ts';
+import { isCustomer, pathOf } from '../kit/callers.tsx';
+import { useUse } from '../kit/use.tsx';
+import { useUsage } from '../limits.tsx';
 import { usePlace } from '../place.ts';
 import { isPassing, useRefresh, useResource } from '../requests.ts';
 import type { ChangePage, DeprecatedRoutes, InForce, RefusalsOfCaller } from '../types.ts';

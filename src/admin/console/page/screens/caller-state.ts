@@ -1,4 +1,4 @@
-import { millisecondsOf } from '../kit/format.ts';
+import { millisecondsOf } from '../kit/format.tsx';
 import type { Key, KeyOrCustomer } from '../types.ts';
 
 // The states of keys and customers. What is shown of them is in caller-facts.ts.

@@ -1,5 +1,5 @@
-import { countText, millisecondsOf, utcText } from '../kit/format.ts';
-import { limitText } from '../kit/limit-windows.ts';
+import { countText, millisecondsOf, utcText } from '../kit/format.tsx';
+import { limitText } from '../kit/limit-windows.tsx';
 import type { Refusal, Usage } from '../types.ts';
 
 // What would refuse a refused request now, and what to write to the customer about it.

@@ -1,0 +1,89 @@
+import { hrefOf } from '../place.ts';
+import { CopyId } from './copy.tsx';
+
+// Keys, callers with tokens and customers, by their names and by their paths.
+
+/** Whether an id is that of a customer. */
+export function isCustomer(id: string): boolean {
+  return id.startsWith('cus_');
+}
+
+/** Whether a text is a whole id of a key, a customer or a caller with tokens, as Tollgate makes them. */
+export function isWholeId(text: string): boolean {
+  return /^(?:(?:key|cus)_[0-9A-Za-z]{16}|jwt_[\w-]{32})$/.test(text);
+}
+
+/** The path of a key, of a caller with tokens or of a customer in the admin API. */
+export function pathOf(id: string): string {
+  return `/admin/${isCustomer(id) ? 'customers' : 'keys'}/${encodeURIComponent(id)}`;
+}
+
+/** The address of its screen. @param plan for a token caller, whose tokens alone name it */
+export function callerHref(id: string, plan: string | null = null): string {
+  const query = id.startsWith('jwt_') && plan ? `?plan=${encodeURIComponent(plan)}` : '';
+  return hrefOf(`/${isCustomer(id) ? 'customers' : 'keys'}/${encodeURIComponent(id)}${query}`);
+}
+
+/** The record of changes of a key, a caller or a customer. */
+export function auditHref(id: string): string {
+  return hrefOf(`/audit?key=${encodeURIComponent(id)}`);
+}
+
+export function nameOf({ id, name }: { readonly id: string; readonly name: string | null }): string {
+  return name ?? id;
+}
+
+/** The customer of a key, as reports of keys have it. */
+export interface CustomerOfKey {
+  readonly id: string;
+  readonly name: string | null;
+}
+
+/**
+ * A caller by its name, or by its id if it has none, with a link to its screen, and its customer.
+ * @param plan for a token caller, whose tokens alone name it
+ */
+export function CallerName({
+  id,
+  name,
+  owner,
+  plan,
+  customer,
+}: {
+  id: string;
+  name: string | null;
+  owner: string | null;
+  plan?: string | null;
+  customer?: CustomerOfKey | undefined;
+}) {
+  return (
+    <span class="key-name">
+      <a href={callerHref(id, plan)}>
+        <bdi>{name ?? id}</bdi>
+      </a>
+      <span class="muted">
+        {name !== null && <CopyId id={id} />}
+        {owner !== null && owner !== name && (
+          <>
+            {' '}
+            <bdi>{owner}</bdi>
+          </>
+        )}
+        {customer && (
+          <>
+            {' '}
+            of <CustomerLink {...customer} />
+          </>
+        )}
+      </span>
+    </span>
+  );
+}
+
+export function CustomerLink(customer: CustomerOfKey) {
+  return (
+    <a href={callerHref(customer.id)}>
+      <bdi>{nameOf(customer)}</bdi>
+    </a>
+  );
+}

@@ -1,0 +1,60 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Icon } from './icon.tsx';
+
+/** Copies the text of an element. Without TLS there is no clipboard: the text is then selected. @returns whether it was copied */
+async function copyOf(element: HTMLElement): Promise<boolean> {
+  const field = element instanceof HTMLTextAreaElement ? element : null;
+  try {
+    await navigator.clipboard.writeText(field?.value ?? element.textContent ?? '');
+    return true;
+  } catch {
+    field?.focus();
+    if (field === null) window.getSelection()?.selectAllChildren(element);
+    else field.select();
+    return false;
+  }
+}
+
+/** A button that copies the text of the element `of`. @param text what it is now: "Copied." goes when it changes */
+export function CopyButton({ of: id, what, text }: { of: string; what: string; text?: string }) {
+  const [said, setSaid] = useState('');
+  useEffect(() => setSaid(''), [text]);
+  const copy = async () => {
+    const element = document.getElementById(id)!;
+    setSaid((await copyOf(element)) ? 'Copied.' : 'Selected: copy it with Ctrl+C or ⌘C.');
+  };
+  return (
+    <>
+      <button type="button" onClick={copy}>
+        Copy {what}
+      </button>{' '}
+      <span role="status">{said}</span>
+    </>
+  );
+}
+
+/** An id with a button that copies it. */
+export function CopyId({ id }: { id: string }) {
+  const text = useRef<HTMLElement>(null);
+  const [isCopied, setCopied] = useState(false);
+  useEffect(() => {
+    if (!isCopied) return;
+    const timer = setTimeout(() => setCopied(false), 2_000);
+    return () => clearTimeout(timer);
+  }, [isCopied]);
+  const copy = async () => setCopied(await copyOf(text.current!));
+  return (
+    <span class="copy-id">
+      <code ref={text}>{id}</code>
+      <button
+        type="button"
+        class="quiet icon-only"
+        aria-label={isCopied ? 'Copied' : `Copy ${id}`}
+        title="Copy"
+        onClick={copy}
+      >
+        <Icon of={isCopied ? 'check' : 'copy'} />
+      </button>
+    </span>
+  );
+}

@@ -1,0 +1,245 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { present, usePlace } from '../place.ts';
+import { ApiError } from '../requests.ts';
+import { CopyButton } from './copy.tsx';
+
+// Changes are made in a dialog that names the object, and report afterwards what happened.
+
+const notices = new EventTarget();
+
+/** Shows what happened in the notice at the foot of the page, which screen readers read out. */
+export function notify(message: string): void {
+  notices.dispatchEvent(new CustomEvent('notice', { detail: message }));
+}
+
+/** How long a notice stays, unless the pointer or the focus is on it, in milliseconds. */
+const NOTICE_MS = 20_000;
+
+/** The place of the last notice. It belongs to the screen on which it appeared, and disappears before it is no longer true. */
+export function Notices() {
+  const { path } = usePlace();
+  const [notice, setNotice] = useState<{ message: string; path: string } | null>(null);
+  const frame = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const show = (event: Event) => setNotice({ message: (event as CustomEvent<string>).detail, path: present().path });
+    notices.addEventListener('notice', show);
+    return () => notices.removeEventListener('notice', show);
+  }, []);
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout>;
+    const hide = () => {
+      if (frame.current?.matches(':hover, :focus-within')) wait();
+      else setNotice(null);
+    };
+    const wait = () => {
+      timer = setTimeout(hide, NOTICE_MS);
+    };
+    if (notice !== null) wait();
+    return () => clearTimeout(timer);
+  }, [notice]);
+  return (
+    <div class="notices" role="status" aria-live="polite" ref={frame}>
+      {notice?.path === path && (
+        <div class="notice">
+          <p>{notice.message}</p>
+          <button type="button" class="quiet" onClick={() => setNotice(null)}>
+            Close
+          </button>
+        </div>
+      )}
+    </div>
+  );
+}
+
+interface ChangeDialogProps {
+  /** With the name of the object: `Lift the ban of Jo's shop`. */
+  readonly title: string;
+  /** The text of the button: `Lift the ban`. */
+  readonly action: string;
+  readonly isDangerous?: boolean;
+  /** Fields and sentences. */
+  readonly children?: ComponentChildren;
+  /**
+   * Makes the change.
+   * @returns what happened, for the notice; null if the dialog stays open and shows `result`
+   * @throws ApiError, which the dialog shows
+   */
+  readonly act: (form: FormData) => Promise<string | null>;
+  readonly onClose: () => void;
+  /** The result of the change, such as a secret, in place of the fields. Only its button closes the dialog then, not Escape. */
+  readonly result?: ComponentChildren;
+}
+
+/** A dialog that makes one change. The browser keeps the focus inside and gives it back afterwards. */
+export function ChangeDialog({
+  title,
+  action,
+  isDangerous = false,
+  children,
+  act,
+  onClose,
+  result,
+}: ChangeDialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [isRunning, setRunning] = useState(false);
+  useEffect(() => {
+    dialog.current?.showModal();
+  }, []);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (isRunning) return;
+    const form = event.target as HTMLFormElement;
+    const wrong = invalidIn(form);
+    if (wrong !== null) {
+      setError(wrong);
+      return;
+    }
+    setRunning(true);
+    setError(null);
+    try {
+      const message = await act(new FormData(form));
+      if (message !== null) {
+        // In this order, because a screen reader does not read what is behind an open dialog.
+        dialog.current?.close();
+        notify(message);
+      }
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      setError(failure.message);
+    } finally {
+      setRunning(false);
+    }
+  };
+  const close = () => dialog.current?.close();
+  /** A fault that was mended does not stay. */
+  const clear = (event: Event) => {
+    const form = (event.target as HTMLInputElement).form;
+    if (form === null) return;
+    let isWrong = false;
+    for (const field of form.elements as unknown as Iterable<HTMLInputElement>) {
+      if (field.getAttribute('aria-invalid') !== 'true') continue;
+      if (field.validity.valid) field.setAttribute('aria-invalid', 'false');
+      else isWrong = true;
+    }
+    if (!isWrong) setError(null);
+  };
+  if (result) {
+    return (
+      <dialog ref={dialog} aria-labelledby="dialog-title" closedby="none" onClose={onClose}>
+        <div class="dialog-body">
+          <h2 id="dialog-title">{title}</h2>
+          {result}
+          <div class="dialog-actions">
+            <button type="button" class="primary" onClick={close}>
+              Done
+            </button>
+          </div>
+        </div>
+      </dialog>
+    );
+  }
+  return (
+    <dialog ref={dialog} aria-labelledby="dialog-title" onClose={onClose}>
+      <form noValidate onSubmit={submit} onInput={clear} onChange={clear}>
+        <h2 id="dialog-title">{title}</h2>
+        {children}
+        <div class="dialog-actions">
+          {error !== null && (
+            <p class="problem-line" role="alert">
+              {error}
+            </p>
+          )}
+          <button type="button" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class={isDangerous ? 'danger' : 'primary'} aria-busy={isRunning}>
+            {isRunning ? 'Working…' : action}
+          </button>
+        </div>
+      </form>
+    </dialog>
+  );
+}
+
+/** @returns what is wrong with the first invalid field of a form, which gets the focus; null if all are valid */
+function invalidIn(form: HTMLFormElement): string | null {
+  let first: HTMLInputElement | null = null;
+  for (const field of form.elements as unknown as Iterable<HTMLInputElement>) {
+    const isWrong = field.willValidate && !field.validity.valid;
+    if (isWrong) first ??= field;
+    if (isWrong || field.hasAttribute('aria-invalid')) field.setAttribute('aria-invalid', String(isWrong));
+  }
+  if (first === null) return null;
+  first.focus();
+  return faultOf(first);
+}
+
+/** What is wrong with an invalid field: what it takes, if the field says it in its title. */
+export function faultOf(field: HTMLInputElement | HTMLSelectElement): string {
+  const label = field.labels?.[0]?.textContent?.trim() ?? '';
+  const missing = field instanceof HTMLSelectElement ? 'choose one.' : 'fill this in.';
+  return `${label}: ${field.validity.valueMissing ? missing : field.title || field.validationMessage}`;
+}
+
+/** What a response with `durability: unknown` adds to a notice. */
+export function settledText(status: number): string {
+  return status === 202 ? ' It is in force, but a failover of Redis may still undo it.' : '';
+}
+
+/** A labelled field. `hint` and the label are tied to the input by id. */
+export function Field({
+  id,
+  label,
+  hint,
+  children,
+}: {
+  id: string;
+  label: string;
+  hint?: string | undefined;
+  children: ComponentChildren;
+}) {
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {children}
+      {hint && (
+        <p class="hint" id={`${id}-hint`}>
+          {hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** A new secret, which the gateway cannot show again. It is in the page only as long as this element is. */
+export function SecretShown({ secret, children }: { secret: string; children?: ComponentChildren }) {
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    field.current!.focus();
+    field.current!.select();
+  }, []);
+  return (
+    <>
+      <p>Copy the secret now. It is shown only once.</p>
+      <div class="field">
+        <label for="new-secret">Secret</label>
+        <textarea
+          ref={field}
+          id="new-secret"
+          class="code"
+          readonly
+          rows={2}
+          autocomplete="off"
+          spellcheck={false}
+          value={secret}
+        ></textarea>
+      </div>
+      <p class="actions">
+        <CopyButton of="new-secret" what="the secret" />
+      </p>
+      {children}
+    </>
+  );
+}

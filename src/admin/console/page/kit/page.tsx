@@ -1,0 +1,83 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect } from 'preact/hooks';
+import { hrefOf } from '../place.ts';
+import { Icon, type IconName } from './icon.tsx';
+
+/**
+ * The frame of a screen: its heading, which is the page's title too, and the elements beside it.
+ * @param back the list that the screen shows one record of
+ */
+export function Page({
+  title,
+  back,
+  beside,
+  children,
+}: {
+  title: string;
+  back?: { readonly title: string; readonly path: string };
+  beside?: ComponentChildren;
+  children: ComponentChildren;
+}) {
+  useEffect(() => {
+    document.title = `${title} · Tollgate`;
+  }, [title]);
+  return (
+    <div class="page">
+      {back && (
+        <p class="back">
+          <a href={hrefOf(back.path)}>
+            <Icon of="back" />
+            {back.title}
+          </a>
+        </p>
+      )}
+      <div class="page-head">
+        <h1 tabindex={-1}>
+          <bdi>{title}</bdi>
+        </h1>
+        {beside && <div class="beside">{beside}</div>}
+      </div>
+      {children}
+    </div>
+  );
+}
+
+export function Section({
+  title,
+  note,
+  children,
+}: {
+  title: string;
+  note?: ComponentChildren;
+  children: ComponentChildren;
+}) {
+  return (
+    <section aria-label={title}>
+      <div class="section-head">
+        <h2>{title}</h2>
+        {note && <p class="muted">{note}</p>}
+      </div>
+      {children}
+    </section>
+  );
+}
+
+/** How a state is to be taken: as it should be, worth a look, wrong, or neither. */
+export type BadgeKind = 'good' | 'warn' | 'bad' | 'plain';
+
+const SIGNS: Readonly<Record<BadgeKind, IconName>> = {
+  good: 'check',
+  warn: 'alert',
+  bad: 'stop',
+  plain: 'ring',
+};
+
+/** A state in words, with a shape of its own, so that its colour is not the only sign. */
+export function Badge({ kind, children }: { kind: BadgeKind; children: ComponentChildren }) {
+  return (
+    <span class={`badge ${kind}`}>
+      <Icon of={SIGNS[kind]} />
+      <span>{children}</span>
+    </span>
+  );
+}

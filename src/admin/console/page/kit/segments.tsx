@@ -1,0 +1,23 @@
+/** A choice of one of a few, all of which are in sight. */
+export function Segments<Value extends string>({
+  label,
+  options,
+  value,
+  choose,
+}: {
+  label: string;
+  options: readonly (readonly [value: Value, text: string])[];
+  value: Value;
+  choose: (value: Value) => void;
+}) {
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset groups the fields of a form, and these are buttons
+    <div class="segments" role="group" aria-label={label}>
+      {options.map(([one, text]) => (
+        <button key={one} type="button" aria-pressed={one === value} onClick={() => choose(one)}>
+          {text}
+        </button>
+      ))}
+    </div>
+  );
+}

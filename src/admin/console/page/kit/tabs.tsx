@@ -1,0 +1,62 @@
+import type { ComponentChildren } from 'preact';
+
+export interface Tab {
+  readonly name: string;
+  readonly title: string;
+  /** How much is behind it; 0 is shown muted. */
+  readonly count: number;
+  readonly isBad?: boolean;
+}
+
+/**
+ * Tabs above one panel. The arrow keys move between them, as in https://www.w3.org/WAI/ARIA/apg/patterns/tabs/.
+ * @param id of the panel, unique in the page
+ */
+export function Tabs({
+  id,
+  label,
+  tabs,
+  chosen,
+  choose,
+  children,
+}: {
+  id: string;
+  label: string;
+  tabs: readonly Tab[];
+  chosen: string;
+  choose: (name: string) => void;
+  children: ComponentChildren;
+}) {
+  const move = (event: KeyboardEvent) => {
+    const at = tabs.findIndex(({ name }) => name === chosen);
+    const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: tabs.length - 1 }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    const { name } = tabs[(next + tabs.length) % tabs.length]!;
+    choose(name);
+    document.getElementById(`${id}-${name}`)?.focus();
+  };
+  return (
+    <>
+      <div class="tabs" role="tablist" aria-label={label} onKeyDown={move}>
+        {tabs.map(({ name, title, count, isBad }) => (
+          <button
+            key={name}
+            type="button"
+            role="tab"
+            id={`${id}-${name}`}
+            aria-controls={id}
+            aria-selected={name === chosen}
+            tabindex={name === chosen ? 0 : -1}
+            onClick={() => choose(name)}
+          >
+            {title} <span class={`count ${isBad && count > 0 ? 'bad' : ''}`}>{count}</span>
+          </button>
+        ))}
+      </div>
+      <div role="tabpanel" id={id} aria-labelledby={`${id}-${chosen}`}>
+        {children}
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,155 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { Meter } from '../kit/charts.tsx';
+import { CopyId } from '../kit/copy.tsx';
+import { countText, Time, Until } from '../kit/format.tsx';
+import { isRefusing, ResetText, tightestOf, windowText } from '../kit/limit-windows.tsx';
+import { MoreMenu } from '../kit/menu.tsx';
+import { Badge } from '../kit/page.tsx';
+import { isOn, titleOf, verbOf } from '../operation-words.ts';
+import { OPERATIONS } from '../operations.js';
+import type { Resource } from '../requests.ts';
+import { may, useSession } from '../signed-in.tsx';
+import type { RefusalsOfCaller, Usage } from '../types.ts';
+
+// The head of the screen of a key or a customer: what an operator can do, then its state, its tightest limit, and since when it is refused.
+
+export function CallerCard({
+  id,
+  state,
+  ended,
+  facts,
+  usage,
+  recent,
+}: {
+  id: string;
+  /** The badge of its state; false while it is not known, or while a ban or a limit says more. */
+  state: ComponentChildren;
+  /** Why it admits no request, in place of its limits; null if it may. */
+  ended: ComponentChildren;
+  facts: ComponentChildren;
+  usage: Usage | null;
+  recent: Resource<RefusalsOfCaller>;
+}) {
+  const ban = usage?.ban ?? null;
+  return (
+    <div class="panel caller-card">
+      <p class="actions caller-head">
+        {state}
+        {ban !== null && (
+          <Badge kind="bad">
+            Banned until <Until at={ban.until} />
+          </Badge>
+        )}
+        <CopyId id={id} />
+        {facts}
+      </p>
+      {ended === null ? usage !== null && <Tightest of={usage} /> : <p>{ended}</p>}
+      <LastCall of={recent.data} isServed={usage !== null && !isRefusing(usage)} isEnded={ended !== null} />
+    </div>
+  );
+}
+
+/** What can be done: the dialog, its name, and where it stands: `primary`, `more` in the menu, or a usual button. */
+export type Action = readonly [dialog: string, text: string, place: 'primary' | 'more' | ''];
+
+/** Up to this width style.css gives a screen one column, and a row has room for one button and a menu. */
+const NARROW = window.matchMedia('(max-width: 46rem)');
+
+function useIsNarrow(): boolean {
+  const [isNarrow, setNarrow] = useState(NARROW.matches);
+  useEffect(() => {
+    const change = () => setNarrow(NARROW.matches);
+    NARROW.addEventListener('change', change);
+    return () => NARROW.removeEventListener('change', change);
+  }, []);
+  return isNarrow;
+}
+
+/** The actions that the reader may take now: on a phone the first one and a menu. @param of false: not that one */
+export function Actions({ of, open }: { of: readonly (Action | false)[]; open: (dialog: string) => void }) {
+  const isNarrow = useIsNarrow();
+  const actions = of.filter((one) => one !== false);
+  const isInMenu = ([, , place]: Action, i: number) => place === 'more' || (isNarrow && i > 0);
+  const more = actions.filter(isInMenu);
+  return (
+    <>
+      {actions
+        .filter((one, i) => !isInMenu(one, i))
+        .map(([dialog, text, kind]) => (
+          <button key={dialog} type="button" class={kind} onClick={() => open(dialog)}>
+            {text}
+          </button>
+        ))}
+      <MoreMenu entries={more.map(([dialog, text]) => [text, () => open(dialog)])} />
+    </>
+  );
+}
+
+/** The limit of which the largest share is used. */
+function Tightest({ of: { windows } }: { of: Usage }) {
+  const tightest = tightestOf(windows);
+  if (tightest === null) return <p class="muted">No limit applies to it.</p>;
+  const [name, { used, limit, remaining, resetAt, form, unit = '' }] = tightest;
+  return (
+    <div class="tightest">
+      <p>
+        <strong>
+          {countText(remaining)} {unit} left
+        </strong>{' '}
+        of {countText(limit)} a {windowText(name, unit)}
+        {remaining === 0 && (
+          <>
+            {' '}
+            <Badge kind="bad">Spent</Badge>
+          </>
+        )}
+      </p>
+      <Meter label="Used of the tightest limit" used={used} limit={limit} />
+      <p class="muted">{used > 0 ? <ResetText form={form} at={resetAt} /> : 'Nothing used yet.'}</p>
+    </div>
+  );
+}
+
+/** @param isServed whether neither a ban nor a limit refuses its next request */
+function LastCall({ of, isServed, isEnded }: { of: RefusalsOfCaller | null; isServed: boolean; isEnded: boolean }) {
+  if (of === null) return null;
+  const { last, refusedSince, complete } = of;
+  const since =
+    refusedSince === null || isEnded ? null : isServed ? (
+      <>
+        It was refused from <Time at={refusedSince} /> on; nothing refuses its next request.{' '}
+      </>
+    ) : (
+      <>
+        <span class="refused-since">
+          Refused since <Time at={refusedSince} />, without an admitted request in between.
+        </span>{' '}
+      </>
+    );
+  return (
+    <p class="muted">
+      {since}
+      {last === null ? (
+        'No gateway remembers a request of it.'
+      ) : (
+        <>
+          Last request <Time at={last.at} /> from <code>{last.clientAddress}</code>.
+        </>
+      )}
+      {!complete && ' As far as this gateway knows: the store is away.'}
+    </p>
+  );
+}
+
+/** The verbs of the operations that screens place among their actions themselves. */
+const PLACED = ['lift', 'resume', 'topup', 'reset', 'rotate', 'end', 'move', 'suspend', 'revoke', 'delete'];
+
+/** The other operations on a key or a customer that need no input and that the reader may use. What ends a ban is among them only while there is one. */
+export function useFurtherActions(id: string, isBanned: boolean): readonly Action[] {
+  const { role } = useSession();
+  return OPERATIONS.filter((one) => {
+    const isMeant = isOn(id, one) && one.needsInput === undefined && !PLACED.includes(verbOf(one));
+    return isMeant && (isBanned || one.endsBan === undefined) && may(role, one.role);
+  }).map((one) => [verbOf(one), `${titleOf(verbOf(one))}…`, 'more']);
+}

@@ -1,0 +1,148 @@
+import type { ComponentChildren } from 'preact';
+import type { Column } from '../kit/data-table.tsx';
+import { countText, Time } from '../kit/format.tsx';
+import { Badge, type BadgeKind } from '../kit/page.tsx';
+import type { Change } from '../types.ts';
+
+// A recorded change in words: what was done, by whom, with which outcome and difference.
+
+/** What an action is called: `Revoke key` for `key.revoke`, unless it has another name. */
+export function actionText(action: string): string {
+  const [noun = '', verb = ''] = action.split('.');
+  return NAMES[action] ?? `${verb.charAt(0).toUpperCase()}${verb.slice(1)} ${noun}`;
+}
+
+const NAMES: Readonly<Record<string, string>> = {
+  'key.update': 'Edit key',
+  'customer.update': 'Edit customer',
+  'key.rotate': 'Rotate secret',
+  'key.topup': 'Top up key',
+  'customer.topup': 'Top up customer',
+  'topup.undo': 'Undo top-up',
+  'key.import': 'Import keys',
+  'key.apply': 'Apply keys.yaml',
+  'key.restore': 'Restore keys',
+  'admin.access': 'Another request',
+};
+
+const OUTCOMES: Readonly<Record<Change['outcome'], readonly [title: string, kind: BadgeKind]>> = {
+  done: ['Done', 'good'],
+  unchanged: ['Was so already', 'plain'],
+  repeated: ['Repeated', 'plain'],
+  refused: ['Not made', 'warn'],
+  unknown: ['Unknown', 'warn'],
+  lost: ['Undone by a failover', 'bad'],
+};
+
+/** The columns that describe a change, in Audit and on the screens of a key and a customer. */
+export const CHANGE_COLUMNS: readonly Column<Change>[] = [
+  { title: 'Time', cell: ({ time }) => <Time at={time} /> },
+  { title: 'Actor', cell: ({ actor }) => <ActorName {...actor} /> },
+  { title: 'Action', isName: true, cell: ({ action }) => actionText(action) },
+  { title: 'Outcome', cell: (change) => <Outcome {...change} /> },
+  { title: 'What changed', cell: (change) => <Difference {...change} /> },
+];
+
+function ActorName(actor: Change['actor']) {
+  const { kind } = actor;
+  return (
+    <span class="two-lines">
+      <bdi class={kind === 'file' ? 'actor-file' : ''}>{actorText(actor)}</bdi>
+      <span class="muted">{kind === 'shell' ? <>shell on {actor.host}</> : KINDS[kind]}</span>
+    </span>
+  );
+}
+
+export function actorText(actor: Change['actor']): string {
+  return actor.kind === 'shell' ? actor.user : actor.name;
+}
+
+const KINDS = { token: 'token', person: 'signed in by the proxy', file: 'file' };
+
+function Outcome({ action, outcome, code, count }: Change) {
+  const isFile = outcome === 'refused' && action.endsWith('.load');
+  // A later version of the gateway may have recorded an outcome that this one does not know.
+  const known = OUTCOMES[outcome] ?? [outcome, 'plain'];
+  const [title, kind] = isFile ? (['Refused', 'bad'] as const) : known;
+  const times = count > 1 ? ` ×${countText(count)}` : '';
+  return (
+    <span class="two-lines">
+      <Badge kind={kind}>
+        {title}
+        {times}
+      </Badge>
+      <span class="muted">{code !== null && <code>{code}</code>}</span>
+    </span>
+  );
+}
+
+/** The members of a state, of which there are several kinds; none if there is no state. */
+export function membersOf(state: Change['before'] | Change['after']): Readonly<Record<string, unknown>> {
+  return state ?? {};
+}
+
+/** The members of the state that changed, with what they were before. */
+function Difference({ before, after }: Change) {
+  const [earlier, later] = [membersOf(before), membersOf(after)];
+  const names = [...new Set([...Object.keys(earlier), ...Object.keys(later)])].filter(
+    (name) => textOf(earlier[name]) !== textOf(later[name]) || name === 'window',
+  );
+  if (names.length === 0) return <span class="muted">–</span>;
+  return (
+    <ul class="difference">
+      {names.map((name) => {
+        const [was, is] = [earlier[name], later[name]];
+        if (SENTENCES.includes(name) && Array.isArray(is)) {
+          return (
+            <li key={name} class="sentences">
+              {is.map((one) => (
+                <div>
+                  <bdi>{one}</bdi>
+                </div>
+              ))}
+            </li>
+          );
+        }
+        return (
+          <li key={name}>
+            <span class="muted">{WORDS[name] ?? name}</span> {before !== null && <Value of={was} />}
+            {before !== null && textOf(was) !== textOf(is) && ' → '}
+            {(before === null || textOf(was) !== textOf(is)) && <Value of={is} />}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+/** Members that are sentences about the change. */
+const SENTENCES: readonly string[] = ['changes', 'faults'];
+
+const WORDS: Readonly<Record<string, string>> = {
+  expiresAt: 'expires',
+  revokedAt: 'revoked',
+  secrets: 'secrets by last four',
+};
+
+function Value({ of: value }: { of: unknown }): ComponentChildren {
+  if (typeof value === 'string' && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value)) return <Time at={value} />;
+  return <bdi>{textOf(value)}</bdi>;
+}
+
+/** Maximum members of a list that are shown. An import names up to 1,000 keys. */
+const MAX_SHOWN = 5;
+
+function textOf(value: unknown): string {
+  if (value === undefined || value === null || value === '') return 'none';
+  if (typeof value === 'number') return countText(value);
+  if (Array.isArray(value)) {
+    const more = value.length > MAX_SHOWN ? ` and ${countText(value.length - MAX_SHOWN)} more` : '';
+    return value.length === 0 ? 'none' : `${value.slice(0, MAX_SHOWN).map(textOf).join(', ')}${more}`;
+  }
+  if (typeof value !== 'object') return String(value);
+  return (
+    Object.entries(value)
+      .map(([name, inner]) => `${name} ${textOf(inner)}`)
+      .join(', ') || 'none'
+  );
+}

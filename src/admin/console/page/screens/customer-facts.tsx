@@ -1,0 +1,49 @@
+import { countText, millisecondsOf, Time, Until } from '../kit/format.tsx';
+import { Badge, Section } from '../kit/page.tsx';
+import type { Customer } from '../types.ts';
+import { FurtherFacts, ListedFacts } from './attribute-fields.tsx';
+import { isSuspended } from './caller-state.ts';
+
+// What is said of one customer, on its screen and in the list.
+
+export function hasExpired({ expiresAt }: Customer): boolean {
+  return expiresAt !== null && millisecondsOf(expiresAt) <= Date.now();
+}
+
+/** @param isRefusing whether a limit refuses its requests, which says more than that it is active */
+export function CustomerState({ of: customer, isRefusing = false }: { of: Customer; isRefusing?: boolean }) {
+  if (hasExpired(customer)) return <Badge kind="plain">Expired</Badge>;
+  if (isSuspended(customer)) return <Badge kind="warn">Suspended</Badge>;
+  return isRefusing ? null : <Badge kind="good">Active</Badge>;
+}
+
+export function CustomerFacts({ of: customer }: { of: Customer }) {
+  const { createdAt, expiresAt, ownLimits, entry } = customer;
+  const own = Object.entries(ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
+  return (
+    <Section title="About">
+      <dl class="facts panel">
+        <ListedFacts of={customer} />
+        <dt>Created</dt>
+        <dd>
+          <Time at={createdAt} dayOnly={true} />
+        </dd>
+        <dt>Expires</dt>
+        <dd>
+          {expiresAt === null ? 'never' : hasExpired(customer) ? <Time at={expiresAt} /> : <Until at={expiresAt} />}
+        </dd>
+        <dt>Own limits</dt>
+        <dd>{own.join(', ') || 'none'}</dd>
+        {entry !== undefined && (
+          <>
+            <dt>keys.yaml</dt>
+            <dd>
+              <code>{entry}</code>
+            </dd>
+          </>
+        )}
+        <FurtherFacts of={customer} />
+      </dl>
+    </Section>
+  );
+}

@@ -1,0 +1,170 @@
+import { useState } from 'preact/hooks';
+import { auditHref, nameOf } from '../kit/callers.tsx';
+import { plural, Time } from '../kit/format.tsx';
+import { later } from '../kit/later.tsx';
+import { isRefusing } from '../kit/limit-windows.tsx';
+import { Page, Section } from '../kit/page.tsx';
+import { calm, Empty, Problem, Shown } from '../kit/states.tsx';
+import { UseSection } from '../kit/use.tsx';
+import { Limits } from '../limits.tsx';
+import { decoded, hrefOf } from '../place.ts';
+import { ApiError } from '../requests.ts';
+import { useMay } from '../signed-in.tsx';
+import type { ShownCustomer, Usage } from '../types.ts';
+import { type Action, Actions, CallerCard, useFurtherActions } from './caller-card.tsx';
+import { SuspendedText } from './caller-facts.tsx';
+import { useCallerRecord } from './caller-record.ts';
+import { isSuspended } from './caller-state.ts';
+import { CustomerFacts, CustomerState, hasExpired } from './customer-facts.tsx';
+import { KeyTable } from './key-table.tsx';
+import { LastChanges } from './last-changes.tsx';
+import { LastRefusals } from './last-refusals.tsx';
+
+const OpenedCustomerDialog = later(async () => (await import('./opened-dialog.tsx')).OpenedCustomerDialog);
+
+const LIST = { title: 'Customers', path: '/customers' };
+
+/** The customer as it was when a dialog was opened: a later reading does not change what the user agrees to. */
+interface DialogState {
+  readonly dialog: string;
+  readonly of: ShownCustomer;
+  readonly etag: string | null;
+}
+
+type Open = (dialog: string) => void;
+
+/** `/customers/ID`: all about one customer: what its keys share and have used together, and its keys. */
+export function CustomerScreen({ rest }: { rest: string }) {
+  const id = decoded(rest);
+  const read = useCallerRecord<ShownCustomer>(id);
+  const { record: customer, plans, usage, use, recent, changes, isGone, readAll, outage } = read;
+  const [opened, setOpened] = useState<DialogState | null>(null);
+  const { data } = customer;
+  const open: Open = (dialog) => data !== null && setOpened({ dialog, of: data, etag: customer.etag });
+  if (isGone) {
+    return (
+      <Page title={id} back={LIST}>
+        <Problem
+          error={new ApiError(404, 'not_found', 'There is no customer with this id. It may have been deleted.')}
+        />
+        <p class="actions">
+          <a class="button" href={hrefOf('/customers')}>
+            All customers
+          </a>{' '}
+          <a class="button" href={auditHref(id)}>
+            Its records in Audit
+          </a>
+        </p>
+      </Page>
+    );
+  }
+  if (data === null) {
+    const why = customer.error ?? outage;
+    return (
+      <Page title={id} back={LIST}>
+        {why ? (
+          <Problem error={why} retry={customer.reload} />
+        ) : (
+          <Shown of={customer} what="the customer">
+            {() => null}
+          </Shown>
+        )}
+      </Page>
+    );
+  }
+  const plan = plans.data?.plans.find(({ name }) => name === data.plan);
+  const ended =
+    data.expiresAt !== null && hasExpired(data) ? (
+      <>
+        Each request of its keys gets a 401: expired <Time at={data.expiresAt} />.
+      </>
+    ) : data.suspended !== undefined && isSuspended(data) ? (
+      <>
+        Each request of its keys gets a 403: suspended since <SuspendedText {...data.suspended} />
+      </>
+    ) : null;
+  const actions = <CustomerActions of={data} usage={usage.data} open={open} />;
+  return (
+    <Page title={nameOf(data)} back={LIST} beside={actions}>
+      {outage && <Problem error={outage} />}
+      <div class="with-aside">
+        <div>
+          <CallerCard
+            id={id}
+            state={<CustomerState of={data} isRefusing={isRefusing(usage.data)} />}
+            ended={ended}
+            facts={
+              <span>
+                plan <strong>{data.plan}</strong>
+              </span>
+            }
+            usage={usage.data}
+            recent={recent}
+          />
+          {ended === null && <Limits of={data} usage={calm(usage)} plan={plan} isLive={true} />}
+        </div>
+        <aside aria-label="About the customer">
+          <CustomerFacts of={data} />
+        </aside>
+        <div class="below">
+          <KeysOfIt of={data} open={open} />
+          <LastRefusals id={id} recent={recent} />
+          <UseSection id={id} use={use} usage={usage.data} />
+        </div>
+      </div>
+      <LastChanges id={id} what="customer" changes={calm(changes)} />
+      {opened !== null && (
+        <OpenedCustomerDialog
+          {...opened}
+          id={id}
+          usage={usage.data}
+          plans={plans.data?.plans ?? null}
+          onClose={() => setOpened(null)}
+          onChanged={readAll}
+        />
+      )}
+    </Page>
+  );
+}
+
+function CustomerActions({ of: customer, usage, open }: { of: ShownCustomer; usage: Usage | null; open: Open }) {
+  const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
+  const actions: (Action | false)[] = [
+    mayChange && usage?.ban != null && ['lift', 'Lift the ban…', 'primary'],
+    mayChange && customer.suspended !== undefined && ['resume', 'Resume…', 'primary'],
+    mayChange && ['topup', 'Top up…', ''],
+    mayChange && ['reset', 'Reset usage…', ''],
+    mayChange && ['edit', 'Edit…', ''],
+    mayChange && !isSuspended(customer) && ['suspend', 'Suspend…', 'more'],
+    mayDelete && ['delete', 'Delete…', 'more'],
+    ...useFurtherActions(customer.id, usage?.ban != null),
+  ];
+  return <Actions of={actions} open={open} />;
+}
+
+/** Its keys that are not revoked, oldest first. */
+function KeysOfIt({ of: { id, keys, keysCursor }, open }: { of: ShownCustomer; open: Open }) {
+  const mayCreate = useMay('admin');
+  const all = (
+    <a href={hrefOf(`/keys?customer=${encodeURIComponent(id)}&all=true`)}>All, with those that are revoked</a>
+  );
+  return (
+    <Section title="Keys" note={all}>
+      {keys.length === 0 ? (
+        <Empty title="No keys yet.">
+          <p>Create one here, or move a key to this customer on the screen of the key.</p>
+        </Empty>
+      ) : (
+        <KeyTable keys={keys} isOfOne={true} />
+      )}
+      {keysCursor !== null && <p class="muted">The first {plural(keys.length, 'key')}; there are more.</p>}
+      {mayCreate && (
+        <p class="actions after">
+          <button type="button" onClick={() => open('create-key')}>
+            Create key…
+          </button>
+        </p>
+      )}
+    </Section>
+  );
+}

@@ -1,0 +1,151 @@
+import { CustomerLink } from '../kit/callers.tsx';
+import { Table } from '../kit/data-table.tsx';
+import { countText, Time, Until, UtcDay } from '../kit/format.tsx';
+import { Section } from '../kit/page.tsx';
+import { Empty, Shown } from '../kit/states.tsx';
+import type { Resource } from '../requests.ts';
+import { useMay } from '../signed-in.tsx';
+import type { DeprecatedRoute, DeprecatedRoutes, Key, ShownKey } from '../types.ts';
+import { FurtherFacts, ListedFacts } from './attribute-fields.tsx';
+import { LastFour } from './caller-facts.tsx';
+import { hasEnded, stateOf } from './caller-state.ts';
+
+// What changes seldom about a key: its facts, its secrets, and the deprecated routes that it calls.
+
+export function About({ of: key }: { of: Key }) {
+  const own = Object.entries(key.ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
+  return (
+    <Section title="About">
+      <dl class="facts panel">
+        <ListedFacts of={key} />
+        {key.customer !== undefined && (
+          <>
+            <dt>Customer</dt>
+            <dd>
+              <CustomerLink {...key.customer} />
+            </dd>
+          </>
+        )}
+        <dt>Created</dt>
+        <dd>
+          <Time at={key.createdAt} dayOnly={true} />
+        </dd>
+        <dt>Expires</dt>
+        <dd>
+          {key.expiresAt === null ? (
+            'never'
+          ) : hasEnded(key) ? (
+            <Time at={key.expiresAt} />
+          ) : (
+            <Until at={key.expiresAt} />
+          )}
+        </dd>
+        {key.lastUsedOn !== undefined && (
+          <>
+            <dt>Last used</dt>
+            <dd>{key.lastUsedOn === null ? 'not within 92 days' : <UtcDay of={key.lastUsedOn} />}</dd>
+          </>
+        )}
+        <dt>Own limits</dt>
+        <dd>{own.join(', ') || 'none'}</dd>
+        <FurtherFacts of={key} />
+      </dl>
+    </Section>
+  );
+}
+
+export function Secrets({
+  of: key,
+  open,
+}: {
+  of: ShownKey;
+  open: (dialog: string, secret?: Key['secrets'][number]) => void;
+}) {
+  const mayRotate = useMay('operator') && !hasEnded(key);
+  const mayEnd = useMay('operator') && stateOf(key) !== 'revoked' && key.secrets.length > 1;
+  return (
+    <Section title="Secrets" note="Those that work, by their last four characters.">
+      {key.secrets.length === 0 ? (
+        <Empty title="No secret works." />
+      ) : (
+        <ul class="panel secrets">
+          {key.secrets.map((secret) => (
+            <li key={`${secret.createdAt} ${secret.last4}`}>
+              <strong>
+                <LastFour of={{ secrets: [secret] }} />
+              </strong>
+              <span class="muted">
+                Created <Time at={secret.createdAt} dayOnly={true} />,{' '}
+                {secret.lastUsedOn === null ? (
+                  'no use recorded'
+                ) : (
+                  <>
+                    last used <UtcDay of={secret.lastUsedOn} />
+                  </>
+                )}
+                , ends {secret.expiresAt === null ? 'together with the key' : <Until at={secret.expiresAt} />}
+              </span>
+              {mayEnd && (
+                <button
+                  type="button"
+                  aria-label={`End the secret ${secret.last4 ?? 'known by its hash'}`}
+                  onClick={() => open('end', secret)}
+                >
+                  End…
+                </button>
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
+      {mayRotate && (
+        <p class="actions after">
+          <button type="button" onClick={() => open('rotate')}>
+            Rotate…
+          </button>
+        </p>
+      )}
+    </Section>
+  );
+}
+
+export function Deprecated({ routes }: { routes: Resource<DeprecatedRoutes> }) {
+  return (
+    <Section title="Deprecated routes" note="In the last 30 days.">
+      <Shown of={routes} what="the deprecated routes">
+        {({ routes }: DeprecatedRoutes) =>
+          routes.length === 0 ? (
+            <Empty title="No calls of deprecated routes." />
+          ) : (
+            <Table
+              caption="Deprecated routes that this key calls"
+              rows={routes}
+              keyOf={({ route, methods }: DeprecatedRoute) => `${methods} ${route}`}
+              columns={[
+                {
+                  title: 'Route',
+                  isName: true,
+                  cell: ({ route, methods }: DeprecatedRoute) => (
+                    <code>
+                      {methods.join(', ')} {route}
+                    </code>
+                  ),
+                },
+                { title: 'Calls', isNumber: true, cell: ({ calls }: DeprecatedRoute) => countText(calls) },
+                { title: 'Last call', cell: ({ lastDay }: DeprecatedRoute) => <UtcDay of={lastDay} /> },
+                {
+                  title: 'Ends',
+                  cell: ({ sunset }: DeprecatedRoute) => (sunset === null ? 'not set' : <Until at={sunset} />),
+                },
+                {
+                  title: 'Successor',
+                  cell: ({ successor }: DeprecatedRoute) => <code>{successor ?? '–'}</code>,
+                },
+              ]}
+            />
+          )
+        }
+      </Shown>
+    </Section>
+  );
+}

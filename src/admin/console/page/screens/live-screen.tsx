@@ -1,0 +1,308 @@
+import { useEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
+import { CallerChoice, CallerField, useNamedCaller } from '../kit/caller-field.tsx';
+import { callerHref } from '../kit/callers.tsx';
+import { type Column, Table } from '../kit/data-table.tsx';
+import { Field } from '../kit/dialog.tsx';
+import { Choice, Filters, isCallerId, PlanChoice } from '../kit/filters.tsx';
+import { countText, plural, rateText, Time } from '../kit/format.tsx';
+import { useNames } from '../kit/names.ts';
+import { Badge, Page } from '../kit/page.tsx';
+import { Empty, Loading } from '../kit/states.tsx';
+import { VERDICTS, VerdictBadge } from '../kit/verdict-badge.tsx';
+import { hrefOf, usePlace } from '../place.ts';
+import { useEvents } from '../requests.ts';
+import type { RequestsEvent } from '../types.ts';
+import { useGatewayNames } from './gateways-screen.tsx';
+
+/** Which texts of the address are filters. The admin API would refuse the others. */
+const IS_VALID: Readonly<Record<string, (text: string) => boolean>> = {
+  plan: (text) => text !== '',
+  route: (text) => text !== '',
+  verdict: (text) => text in VERDICTS,
+  status: (text) => /^[1-5](\d\d|xx)$/.test(text),
+};
+
+/** The requests as they end: to see what a caller sends who is on the phone. */
+export function Live() {
+  const { query } = usePlace();
+  const caller = useNamedCaller();
+  const asked = new URLSearchParams(
+    [...query].filter(([name, value]) => Object.hasOwn(IS_VALID, name) && IS_VALID[name]!(value)),
+  );
+  if (caller.id !== null) asked.set('key', caller.id);
+  const filter = asked.toString();
+  return (
+    <Page title="Requests">
+      <Filters path="/live" label="Filter the requests">
+        <PlanChoice id="live-plan" />
+        <CallerField id="live-key" />
+        <Field id="live-route" label="Route">
+          <input id="live-route" name="route" placeholder={'Route: /pets/{id}'} autocomplete="off" spellcheck={false} />
+        </Field>
+        <Choice
+          id="live-verdict"
+          name="verdict"
+          label="Verdict"
+          any="all"
+          options={Object.entries(VERDICTS).map(([name, [title]]) => [name, title])}
+        />
+        <Field id="live-status" label="Status">
+          <input
+            id="live-status"
+            name="status"
+            pattern="[1-5]([0-9][0-9]|xx)"
+            title="A status such as 429, or a class such as 5xx"
+            placeholder="Status: 429, 5xx"
+            size={14}
+            autocomplete="off"
+          />
+        </Field>
+      </Filters>
+      {caller.isSettled ? <Tail key={filter} filter={filter} /> : <CallerChoice of={caller} />}
+    </Page>
+  );
+}
+
+/** Maximum rows in the page, and maximum that wait while the tail is paused. */
+const MAX_ROWS = 500;
+/** How often a screen reader announces how many requests came, in milliseconds. */
+const SPEAK_MS = 10_000;
+
+type Row = RequestsEvent['requests'][number] & { readonly number: number };
+
+interface Rows {
+  /** Newest first, as are those that wait. */
+  readonly rows: readonly Row[];
+  readonly waiting: readonly Row[];
+  /** How many came, which numbers them. */
+  readonly came: number;
+  readonly skipped: number;
+  readonly isPaused: boolean;
+  /** The focus is in the table, so its rows stay where they are. */
+  readonly isHeld: boolean;
+}
+
+type Change =
+  | ({ readonly kind: 'come' } & RequestsEvent)
+  | { readonly kind: 'pause' | 'hold'; readonly on: boolean }
+  | { readonly kind: 'clear' };
+
+const NONE: Rows = { rows: [], waiting: [], came: 0, skipped: 0, isPaused: false, isHeld: false };
+
+function changed(state: Rows, change: Change): Rows {
+  if (change.kind === 'clear') return { ...state, rows: [], waiting: [], skipped: 0 };
+  let { waiting, came, skipped, isPaused, isHeld } = state;
+  if (change.kind === 'come') {
+    const sorted = [...change.requests].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+    waiting = [...sorted.map((request) => ({ ...request, number: came++ })).reverse(), ...waiting];
+    skipped += change.skipped;
+  } else if (change.kind === 'pause') isPaused = change.on;
+  else isHeld = change.on;
+  const next = { ...state, came, isPaused, isHeld };
+  if (isPaused || isHeld) {
+    skipped += Math.max(0, waiting.length - MAX_ROWS);
+    return { ...next, skipped, waiting: waiting.slice(0, MAX_ROWS) };
+  }
+  return { ...next, skipped, rows: [...waiting, ...state.rows].slice(0, MAX_ROWS), waiting: [] };
+}
+
+function Tail({ filter }: { filter: string }) {
+  const [state, change] = useReducer(changed, NONE);
+  const gateways = useGatewayNames();
+  const names = useNames(state.rows.map(({ consumerId }) => consumerId));
+  const columns = useMemo(() => columnsOf(gateways, names), [gateways, names]);
+  const [isStopped, setStopped] = useState(false);
+  const [isAway, setAway] = useState(false);
+  const frame = useRef<HTMLDivElement>(null);
+  const path = `/admin/events/requests${filter === '' ? '' : `?${filter}`}`;
+  const stream = useEvents(isStopped ? null : path, ['requests', 'store'], (name, data) => {
+    if (name === 'requests') change({ kind: 'come', ...(data as RequestsEvent) });
+    else if (name === 'store') setAway((data as { state: string }).state === 'away');
+    else setStopped(true);
+  });
+  const { rows, waiting, skipped, isPaused, isHeld } = state;
+  const leave = () => {
+    // In a window that loses the focus, its element stays the active one, and the rows stay.
+    requestAnimationFrame(() => {
+      if (frame.current?.contains(document.activeElement) === false) change({ kind: 'hold', on: false });
+    });
+  };
+  return (
+    <section aria-label="Requests">
+      <div class="toolbar">
+        <p>
+          {isStopped ? (
+            <Badge kind="plain">Stopped</Badge>
+          ) : stream === 'connecting' ? (
+            <Badge kind="plain">Connecting…</Badge>
+          ) : stream !== 'open' ? (
+            <Badge kind="bad">Connection lost, trying again</Badge>
+          ) : isPaused ? (
+            <Badge kind="warn">Paused</Badge>
+          ) : isHeld ? (
+            <Badge kind="warn">Held while the focus is in the table</Badge>
+          ) : (
+            <Badge kind="good">Live</Badge>
+          )}{' '}
+          <span class="muted">
+            {[
+              plural(rows.length, 'request'),
+              ...(isPaused || isHeld || waiting.length > 0 ? [`${countText(waiting.length)} waiting`] : []),
+              ...(skipped > 0 ? [`skipped ${countText(skipped)}`] : []),
+            ].join(' · ')}
+          </span>
+        </p>
+        <div class="actions">
+          {isStopped ? (
+            <button type="button" class="primary" onClick={() => setStopped(false)}>
+              Start again
+            </button>
+          ) : (
+            <button type="button" onClick={() => change({ kind: 'pause', on: !isPaused })}>
+              {isPaused ? 'Resume' : 'Pause'}
+            </button>
+          )}
+          <button type="button" onClick={() => change({ kind: 'clear' })}>
+            Clear
+          </button>
+        </div>
+      </div>
+      <Spoken came={state.came} />
+      {isStopped && (
+        <p class="state">
+          The tail has stopped. It does so by itself after 10 minutes, so that a forgotten page costs nothing.
+        </p>
+      )}
+      {!isStopped && stream === 'lost' && (
+        <p class="state">
+          The gateway may be restarting. It serves at most 20 streams at once: if this lasts, close other consoles.
+        </p>
+      )}
+      {isAway && (
+        <div class="banner" role="alert">
+          <p class="state-title">The store is away</p>
+          <p>Only requests of the gateway that serves this page are shown until it is back.</p>
+        </div>
+      )}
+      {skipped > 0 && (
+        <p class="hint">Skipped requests came faster than a tail shows them. Filter to see all that matter.</p>
+      )}
+      {rows.length > 0 ? (
+        <div ref={frame} class="tail" onFocusIn={() => change({ kind: 'hold', on: true })} onFocusOut={leave}>
+          <Table
+            caption="Requests, newest first"
+            rows={rows}
+            keyOf={({ number }: Row) => String(number)}
+            columns={columns}
+          />
+        </div>
+      ) : (
+        !isStopped &&
+        (stream === 'connecting' ? (
+          <Loading what="requests" />
+        ) : (
+          stream === 'open' && (
+            <Empty title={filter === '' ? 'No request yet.' : 'No request that matches yet.'}>
+              <p>Requests appear within two seconds after they end, without their keys, queries and bodies.</p>
+            </Empty>
+          )
+        ))
+      )}
+    </section>
+  );
+}
+
+type Names = ReadonlyMap<string, string | null>;
+
+const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
+  {
+    title: 'Time',
+    cell: ({ at, gateway }) => (
+      <span class="two-lines">
+        <Time at={at} />
+        <span class="muted">{gateways.get(gateway) ?? gateway}</span>
+      </span>
+    ),
+  },
+  {
+    title: 'Request',
+    isName: true,
+    cell: ({ method, path, route }) => (
+      <span class="two-lines roomy">
+        <code>
+          {method} <bdi>{path ?? '(not readable)'}</bdi>
+        </code>
+        <span class="muted">{route ?? 'no route'}</span>
+      </span>
+    ),
+  },
+  {
+    title: 'Caller',
+    cell: ({ consumerId, plan, clientAddress }) => (
+      <span class="two-lines">
+        {consumerId === null ? (
+          <span>{clientAddress}</span>
+        ) : isCallerId(consumerId) ? (
+          <a href={callerHref(consumerId, plan)}>
+            {names.get(consumerId) ? <bdi class="clamp">{names.get(consumerId)}</bdi> : <code>{consumerId}</code>}
+          </a>
+        ) : (
+          <code>{consumerId}</code>
+        )}
+        <span class="muted">
+          {consumerId === null ? 'not known' : `${plan === null ? '' : `${plan}, `}${clientAddress}`}
+        </span>
+      </span>
+    ),
+  },
+  {
+    title: 'Verdict',
+    cell: ({ verdict, window, code, requestId, units = {} }) => (
+      <span class="two-lines">
+        <VerdictBadge verdict={verdict} window={window} />
+        {code !== null && (
+          <a href={hrefOf(`/explain/${encodeURIComponent(requestId)}`)} aria-label={`Explain ${requestId}`}>
+            Explain
+          </a>
+        )}
+        {verdict === 'admitted' &&
+          code === null &&
+          Object.entries(units).map(([unit, { reserved, settled }]) => (
+            <span class="muted" key={unit}>
+              paid {countText(settled)} {unit}, {countText(reserved)} in advance
+            </span>
+          ))}
+      </span>
+    ),
+  },
+  {
+    title: 'Status',
+    cell: ({ status, code }) => (
+      <span class="two-lines code-cell">
+        {status} <span class="muted">{code !== null && <code>{code}</code>}</span>
+      </span>
+    ),
+  },
+  { title: 'Took', isNumber: true, cell: ({ totalMs }) => `${rateText(totalMs)} ms` },
+];
+
+/** Announces how many requests came, at most every 10 s: the table itself would flood a screen reader. */
+function Spoken({ came }: { came: number }) {
+  const [text, setText] = useState('');
+  const latest = useRef(came);
+  latest.current = came;
+  useEffect(() => {
+    let before = latest.current;
+    const timer = setInterval(() => {
+      const more = latest.current - before;
+      before = latest.current;
+      setText(more === 0 ? '' : `${plural(more, 'request')} in the last 10 seconds`);
+    }, SPEAK_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    <p class="hidden" role="status">
+      {text}
+    </p>
+  );
+}

@@ -1,0 +1,627 @@
+import { useState } from 'preact/hooks';
+import type { Helped } from '../help.tsx';
+import { HelpDialog } from '../help-later.ts';
+import { CallerName, nameOf } from '../kit/callers.tsx';
+import { BarChart, BY_QUOTA, Meter, type Series } from '../kit/charts.tsx';
+import { Table } from '../kit/data-table.tsx';
+import {
+  countText,
+  lengthText,
+  millisecondsOf,
+  momentText,
+  ordinal,
+  plural,
+  rateText,
+  Time,
+  Until,
+  useNow,
+} from '../kit/format.tsx';
+import { windowText } from '../kit/limit-windows.tsx';
+import { Badge, Page, Section } from '../kit/page.tsx';
+import { Segments } from '../kit/segments.tsx';
+import { Empty, Loading, Shown } from '../kit/states.tsx';
+import { Tabs } from '../kit/tabs.tsx';
+import { UnreadableRows } from '../kit/unreadable-rows.tsx';
+import { changeQuery, usePlace } from '../place.ts';
+import { RefusedSettings } from '../refused-settings.tsx';
+import { useEvents, useRefresh, useResource } from '../requests.ts';
+import { useMay } from '../signed-in.tsx';
+import type { Gateway, GatewayList, NearList, NowEvent } from '../types.ts';
+import { gatewayNames, lastKnownText, StreamSign } from './gateways-screen.tsx';
+
+type Refused = NowEvent['refused'][number];
+type MostRefused = NowEvent['mostRefused'][number];
+type Near = NowEvent['near'][number];
+type Buckets = NowEvent['traffic']['buckets'];
+type TrafficColumn = Exclude<keyof Buckets[number], 'at'>;
+
+const VERDICTS: readonly Series[] = [
+  ...BY_QUOTA,
+  { name: 'unauthenticated', title: 'Unknown caller', color: '--unknown', isStriped: true },
+  { name: 'rest', title: 'Other', color: '--other' },
+];
+
+/**
+ * What is wrong, what happens, and the callers that are refused, that soon will be, or that are refused most: the screen to open
+ * first in an incident.
+ */
+export function Now() {
+  const [now, setNow] = useState<NowEvent | null>(null);
+  const [helped, setHelped] = useState<Helped | null>(null);
+  const stream = useEvents('/admin/events/now', ['now'], (name, data) => {
+    if (name === 'now') setNow(data as NowEvent);
+  });
+  return (
+    <Page title="Now" beside={<StreamSign state={stream} at={now?.at ?? null} />}>
+      {now === null ? (
+        <Loading what="what happens now" />
+      ) : (
+        <>
+          <Outage gateways={now.gateways} />
+          <RefusedSettings gateways={now.gateways.gateways} />
+          <Summary of={now} />
+          <Callers now={now} help={setHelped} />
+          <Traffic {...now.traffic} />
+          <Gateways of={now.gateways} />
+        </>
+      )}
+      {helped !== null && <HelpDialog of={helped} onClose={() => setHelped(null)} />}
+    </Page>
+  );
+}
+
+function Outage({ gateways: { complete, gateways, lastKnown } }: { gateways: NowEvent['gateways'] }) {
+  const away = gateways.filter(({ store }) => store === 'away' || store === 'never_reached');
+  if (away.length === 0) return null;
+  const { outage } = away[0]!;
+  return (
+    <div class="banner" role="alert">
+      <p class="state-title">
+        {outage === null ? 'The store is away' : `The store has been away for ${lengthText(outage.lastsMs / 1_000)}`}
+      </p>
+      <p>
+        {complete
+          ? `${plural(away.length, 'gateway')} of ${gateways.length} cannot reach it`
+          : `The gateway that serves this page cannot reach it, and so cannot see the others${lastKnown === null ? '' : ` (${plural(lastKnown.gateways, 'gateway')} at ${momentText(lastKnown.at)})`}`}
+        {outage === null ? '' : `: ${sentence(outage.reason)}`}. Callers are served as <code>redis.onFailure</code>{' '}
+        says; what is admitted meanwhile is counted when the store is back. The lists below need the store.
+      </p>
+    </div>
+  );
+}
+
+/** A sentence of the gateway for the middle of another one: without its full stop. */
+function sentence(text: string): string {
+  return text.replace(/\.$/, '');
+}
+
+/** What is wrong, a sentence each; if nothing is, the state in one. */
+function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowEvent }) {
+  const all = gateways.gateways;
+  const now = Date.now();
+  const banned = refused.filter(({ state }) => state === 'banned').length;
+  const callers = `${plural(refused.length, 'caller')}${refusedMore ? ' and more' : ''} refused`;
+  const ready = all.filter(({ ready, draining }) => ready && !draining).length;
+  const failed = sumOf(lastMinute(traffic), 'failed');
+  const targets = all.flatMap(({ upstreams }) => upstreams.flatMap(({ targets }) => targets));
+  const down = new Set(targets.filter(({ usable }) => !usable).map(({ name }) => name));
+  const days = Math.floor(Math.min(...all.map(({ certificate }) => certificateDays(certificate, now) ?? Infinity)));
+  const wrong: readonly (readonly [isSo: boolean, kind: 'bad' | 'warn', text: string])[] = [
+    [ready < all.length && gateways.complete, 'bad', `${countText(ready)} of ${plural(all.length, 'gateway')} ready`],
+    [ready < all.length && !gateways.complete, 'bad', 'this gateway not ready, others unknown'],
+    [failed > 0, 'bad', `${plural(failed, 'response')} with 5xx in the last minute`],
+    [down.size > 0, 'bad', `${plural(down.size, 'target')} left out: ${[...down].join(', ')}`],
+    [days < 0, 'bad', 'a certificate has expired'],
+    [days >= 0 && days < SOON_DAYS, 'warn', `a certificate expires in ${plural(days, 'day')}`],
+    [
+      refused.length > 0,
+      banned > 0 ? 'bad' : 'warn',
+      banned > 0 ? `${callers}, ${countText(banned)} of them banned` : callers,
+    ],
+    [!gateways.complete, 'warn', `refusals unknown, ${lastKnownText(gateways)}`],
+  ];
+  const shown = wrong.filter(([isSo]) => isSo);
+  return (
+    <ul class="actions" aria-label="State">
+      {shown.map(([, kind, text]) => (
+        <li key={text}>
+          <Badge kind={kind}>{text}</Badge>
+        </li>
+      ))}
+      {shown.length === 0 && (
+        <li>
+          <Badge kind="good">
+            All well: no caller is refused, {countText(ready)} of {plural(all.length, 'gateway')} ready, no 5xx.
+          </Badge>
+        </li>
+      )}
+    </ul>
+  );
+}
+
+/** From how many days before its end on a certificate needs attention. */
+const SOON_DAYS = 15;
+
+/** In how many days a certificate expires, negative once it has; null without a certificate. */
+function certificateDays(certificate: Gateway['certificate'], nowMs: number): number | null {
+  return certificate === null ? null : (millisecondsOf(certificate.expiresAt) - nowMs) / 86_400_000;
+}
+
+/** Without the present bucket, which is not full yet. */
+function lastMinute({ stepSeconds, buckets }: NowEvent['traffic']): Buckets {
+  return buckets.slice(-1 - 60 / stepSeconds, -1);
+}
+
+function sumOf(buckets: Buckets, name: TrafficColumn): number {
+  return buckets.reduce((sum, bucket) => sum + bucket[name], 0);
+}
+
+function Traffic(traffic: NowEvent['traffic']) {
+  const { stepSeconds, buckets } = traffic;
+  const bars = buckets.map(({ at, ...values }) => ({
+    label: momentText(at),
+    values: {
+      ...values,
+      rest: values.shed + values.undecided + values.malformed + values.other,
+    },
+  }));
+  const minute = lastMinute(traffic);
+  return (
+    <Section title="Traffic" note="Of the last minute, with the course of ten minutes.">
+      <dl class="figures">
+        {FIGURES.map((figure) => (
+          <Figure
+            key={figure.name}
+            {...figure}
+            count={sumOf(minute, figure.name)}
+            seconds={minute.length * stepSeconds}
+            course={buckets.map((bucket) => bucket[figure.name])}
+          />
+        ))}
+      </dl>
+      <BarChart
+        id="traffic"
+        title="Requests by verdict"
+        series={VERDICTS}
+        bars={bars}
+        step={`${stepSeconds} seconds`}
+      />
+    </Section>
+  );
+}
+
+interface FigureOf {
+  readonly name: TrafficColumn;
+  readonly title: string;
+  /** How the figure looks if it is not 0. */
+  readonly kind?: 'alarm' | 'notable';
+}
+
+const FIGURES: readonly FigureOf[] = [
+  { name: 'admitted', title: 'Admitted' },
+  { name: 'refused', title: 'Refused (429)', kind: 'notable' },
+  { name: 'banned', title: 'Banned (429)', kind: 'notable' },
+  { name: 'unauthenticated', title: 'Unknown caller (401)' },
+  { name: 'failed', title: 'Failed (5xx)', kind: 'alarm' },
+];
+
+/** A figure of the last minute: a rate from one a second on, the count below that. */
+function Figure({
+  title,
+  kind,
+  count,
+  seconds,
+  course,
+}: FigureOf & { count: number; seconds: number; course: readonly number[] }) {
+  const rate = count / Math.max(1, seconds);
+  const isRate = rate >= 1;
+  const highest = Math.max(1, ...course);
+  const points = course.map(
+    (value, i) => `${(100 * i) / Math.max(1, course.length - 1)},${27 - (26 * value) / highest}`,
+  );
+  return (
+    <div>
+      <dt>{title}</dt>
+      <dd class={count > 0 ? kind : ''}>
+        {isRate ? rateText(rate) : countText(count)}
+        <span class="unit"> {isRate ? 'a second' : 'in a minute'}</span>
+      </dd>
+      <dd>
+        <svg class="course" viewBox="0 0 100 28" preserveAspectRatio="none" aria-hidden="true">
+          <polyline points={points.join(' ')} vector-effect="non-scaling-stroke" />
+        </svg>
+      </dd>
+    </div>
+  );
+}
+
+/** The callers that need someone, in one table with tabs. */
+function Callers({ now, help }: { now: NowEvent; help: (helped: Helped) => void }) {
+  const asked = usePlace().query.get('callers');
+  const banned = now.refused.filter(({ state }) => state === 'banned');
+  const tabs = [
+    { name: 'refused', title: 'Refused', count: now.refused.length, isBad: true },
+    { name: 'banned', title: 'Banned', count: banned.length, isBad: true },
+    { name: 'near', title: 'Near a limit', count: now.near.length },
+    { name: 'most', title: 'Most refused', count: now.mostRefused.length },
+  ];
+  const chosen = tabs.find(({ name }) => name === asked)?.name ?? 'refused';
+  const choose = (name: string) => changeQuery({ callers: name, used: '' });
+  return (
+    <Section title="Callers">
+      <Tabs id="callers" label="Callers" tabs={tabs} chosen={chosen} choose={choose}>
+        {chosen === 'refused' && <RefusedKeys now={now} keys={now.refused} help={help} />}
+        {chosen === 'banned' && <RefusedKeys now={now} keys={banned} help={help} />}
+        {chosen === 'near' && (
+          <NearKeys
+            of={{ keys: now.near, unreadable: now.nearUnreadable }}
+            isAway={!now.gateways.complete}
+            help={help}
+          />
+        )}
+        {chosen === 'most' && (
+          <MostRefusedKeys keys={now.mostRefused} callers={now.refusedCallers} isAway={!now.gateways.complete} />
+        )}
+      </Tabs>
+    </Section>
+  );
+}
+
+/** @param keys those of `now.refused` that are shown */
+function RefusedKeys({ now, keys, help }: { now: NowEvent; keys: readonly Refused[]; help: (helped: Helped) => void }) {
+  const { refusedMore, refusedCallers, gateways, traffic } = now;
+  const isAway = !gateways.complete;
+  const mayHelp = useMay('operator');
+  const requests = plural(sumOf(traffic.buckets, 'refused') + sumOf(traffic.buckets, 'banned'), 'request');
+  const callers = `${plural(refusedCallers, 'caller')}, `;
+  if (keys.length === 0) {
+    const isNone = now.refused.length === 0;
+    return (
+      <Empty
+        title={
+          isAway
+            ? 'Unknown while the store is away.'
+            : isNone
+              ? 'No caller is refused at the moment.'
+              : 'No caller is banned.'
+        }
+      >
+        {!isAway && isNone && (
+          <p>
+            In the last ten minutes: {callers}
+            {requests}. Keys that were refused, and whose next request would be refused again, appear here within two
+            seconds.
+          </p>
+        )}
+      </Empty>
+    );
+  }
+  return (
+    <>
+      <Table
+        caption="Keys that are refused or banned"
+        rows={keys}
+        keyOf={(key: Refused) => key.id}
+        columns={[
+          { title: 'Key', isName: true, cell: (key: Refused) => <CallerName {...key} /> },
+          { title: 'Plan', sort: ({ plan }: Refused) => plan ?? '', cell: ({ plan }: Refused) => plan ?? '–' },
+          {
+            title: 'State',
+            cell: ({ state, ban, unreadable }: Refused) => (
+              <>
+                {state === 'banned' ? (
+                  <Badge kind="bad">Banned ({ordinal(ban ?? 1)} ban)</Badge>
+                ) : (
+                  <Badge kind="warn">Refused</Badge>
+                )}
+                {unreadable !== undefined && (
+                  <>
+                    {' '}
+                    <Badge kind="bad">Unreadable</Badge>
+                  </>
+                )}
+              </>
+            ),
+          },
+          { title: 'Window', cell: ({ window }: Refused) => windowText(window) },
+          {
+            title: 'Until',
+            sort: ({ until }: Refused) => millisecondsOf(until),
+            cell: ({ until }: Refused) => <Until at={until} />,
+          },
+          ...(mayHelp
+            ? [
+                {
+                  title: '',
+                  cell: (key: Refused) => (
+                    <span class="actions">
+                      {key.state === 'banned' && (
+                        <button
+                          type="button"
+                          aria-label={`Lift the ban of ${nameOf(key)}`}
+                          onClick={() => help({ ...key, how: 'lift' })}
+                        >
+                          Lift…
+                        </button>
+                      )}
+                      {!key.id.startsWith('jwt_') && key.unreadable === undefined && (
+                        <button
+                          type="button"
+                          aria-label={`Top up ${nameOf(key)}`}
+                          onClick={() => help({ ...key, how: 'topup' })}
+                        >
+                          Top up…
+                        </button>
+                      )}
+                    </span>
+                  ),
+                },
+              ]
+            : []),
+        ]}
+      />
+      {refusedMore && <p class="hint after">There are more.</p>}
+    </>
+  );
+}
+
+function MostRefusedKeys({
+  keys,
+  callers,
+  isAway,
+}: {
+  keys: readonly MostRefused[];
+  callers: number;
+  isAway: boolean;
+}) {
+  if (keys.length === 0)
+    return (
+      <Empty
+        title={`${isAway ? 'This gateway refused no caller' : 'No caller was refused'} in the last ten minutes.`}
+      />
+    );
+  const note = callers <= keys.length ? null : `The first ${keys.length} of ${plural(callers, 'caller')}.`;
+  return (
+    <>
+      {note && <p class="hint">{note}</p>}
+      <Table
+        caption="Keys that were refused most in ten minutes"
+        rows={keys}
+        keyOf={({ id }: MostRefused) => id}
+        columns={[
+          { title: 'Key', isName: true, cell: (key: MostRefused) => <CallerName {...key} /> },
+          { title: 'Plan', cell: ({ plan }: MostRefused) => plan ?? '–' },
+          {
+            title: 'Refused',
+            isNumber: true,
+            sort: ({ refused }: MostRefused) => refused,
+            cell: ({ refused }: MostRefused) => countText(refused),
+          },
+          {
+            title: 'Banned',
+            isNumber: true,
+            sort: ({ banned }: MostRefused) => banned,
+            cell: ({ banned }: MostRefused) => countText(banned),
+          },
+        ]}
+      />
+    </>
+  );
+}
+
+const SHARES = [
+  ['90', 'From 90 %'],
+  ['80', 'From 80 %'],
+  ['50', 'From 50 %'],
+] as const;
+
+/** How often callers that have used less than the stream shows are read again, in milliseconds. */
+const NEAR_MS = 5_000;
+
+/** @param of those that have used at least 90 % of a window */
+function NearKeys({ of, isAway, help }: { of: NearList; isAway: boolean; help: (helped: Helped) => void }) {
+  const used = usePlace().query.get('used');
+  const share = SHARES.find(([value]) => value === used)?.[0] ?? '90';
+  const asked = useResource<NearList>(share === '90' ? null : `/admin/near?used=${share}`);
+  useRefresh(() => share !== '90' && asked.reload(), NEAR_MS);
+  const list = ({ keys, unreadable }: NearList) =>
+    keys.length + unreadable.length > 0 ? (
+      <>
+        {keys.length > 0 && <NearTable keys={keys} help={help} />}
+        <UnreadableRows rows={unreadable} noun="caller" />
+      </>
+    ) : isAway ? (
+      <Empty title="Unknown while the store is away." />
+    ) : (
+      <Empty title="No caller is near a limit.">
+        <p>Callers appear here when they have used {share} % of a window, or all of it.</p>
+      </Empty>
+    );
+  return (
+    <div class="stack">
+      <div class="toolbar">
+        <Segments
+          label="Used of a window"
+          options={SHARES}
+          value={share}
+          choose={(used: string) => changeQuery({ used })}
+        />
+      </div>
+      {share === '90' ? (
+        list(of)
+      ) : (
+        <Shown of={asked} what="the callers">
+          {list}
+        </Shown>
+      )}
+    </div>
+  );
+}
+
+function NearTable({ keys, help }: { keys: readonly Near[]; help: (helped: Helped) => void }) {
+  const mayHelp = useMay('operator');
+  return (
+    <Table
+      caption="Keys that are near a limit"
+      rows={keys}
+      keyOf={(key: Near) => `${key.id} ${key.window}`}
+      columns={[
+        { title: 'Key', isName: true, cell: (key: Near) => <CallerName {...key} /> },
+        { title: 'Plan', cell: ({ plan }: Near) => plan },
+        { title: 'Window', cell: ({ window }: Near) => windowText(window) },
+        {
+          title: 'Used',
+          sort: ({ used, limit }: Near) => used / Math.max(1, limit),
+          cell: ({ used, limit, window }: Near) => (
+            <span class="used">
+              <Meter label={`Used of the ${windowText(window)}`} used={used} limit={limit} /> {countText(used)} of{' '}
+              {countText(limit)}
+            </span>
+          ),
+        },
+        {
+          title: 'Left',
+          isNumber: true,
+          sort: ({ remaining }: Near) => remaining,
+          cell: ({ remaining }: Near) => countText(remaining),
+        },
+        {
+          title: 'Resets',
+          sort: ({ resetAt }: Near) => millisecondsOf(resetAt),
+          cell: ({ resetAt }: Near) => <Until at={resetAt} />,
+        },
+        ...(mayHelp
+          ? [
+              {
+                title: '',
+                cell: (key: Near) =>
+                  !key.id.startsWith('jwt_') && (
+                    <button
+                      type="button"
+                      aria-label={`Top up ${nameOf(key)}`}
+                      onClick={() => help({ ...key, how: 'topup' })}
+                    >
+                      Top up…
+                    </button>
+                  ),
+              },
+            ]
+          : []),
+      ]}
+    />
+  );
+}
+
+function Gateways({ of }: { of: GatewayList }) {
+  const { gateways } = of;
+  const names = gatewayNames(gateways);
+  const versions = new Set(gateways.map(({ versions }) => `${versions.settings} ${versions.plans}`));
+  const note = of.complete
+    ? versions.size > 1
+      ? 'Their settings differ: a reload may be under way.'
+      : null
+    : `Only the gateway that serves this page: ${lastKnownText(of)}.`;
+  return (
+    <Section title="Gateways" note={note}>
+      <ul class="cards">
+        {gateways.map((gateway) => (
+          <GatewayCard key={gateway.id} {...gateway} title={names.get(gateway.id)!} />
+        ))}
+      </ul>
+    </Section>
+  );
+}
+
+function GatewayCard(gateway: Gateway & { title: string }) {
+  const { title, address, self, ready, draining, store, outage, settings, versions, certificate, upstreams } = gateway;
+  const now = useNow();
+  const targets = upstreams.flatMap(({ name, targets }) => targets.map((target) => ({ upstream: name, ...target })));
+  const down = targets.filter(({ usable }) => !usable);
+  const daysLeft = certificateDays(certificate, now);
+  return (
+    <li class="card">
+      <div class="card-head">
+        <h3>{title}</h3>
+        {draining ? (
+          <Badge kind="warn">Draining</Badge>
+        ) : ready ? (
+          <Badge kind="good">Ready</Badge>
+        ) : (
+          <Badge kind="bad">Not ready</Badge>
+        )}
+      </div>
+      <p class="muted">
+        {address}
+        {self ? ' · serves this page' : ''}
+      </p>
+      <dl>
+        <dt>Store</dt>
+        <dd>
+          {store === 'embedded' && <Badge kind="good">Embedded</Badge>}
+          {store === 'present' && <Badge kind="good">Present</Badge>}
+          {store === 'away' && (
+            <Badge kind="bad">
+              Away{outage !== null && ` for ${lengthText(outage.lastsMs / 1_000)} so far: ${sentence(outage.reason)}`}
+            </Badge>
+          )}
+          {store === 'never_reached' && <Badge kind="bad">Never reached</Badge>}
+        </dd>
+        <dt>Targets</dt>
+        <dd>
+          {down.length === 0 ? (
+            <Badge kind="good">
+              {targets.length} of {targets.length} up
+            </Badge>
+          ) : (
+            <Badge kind="bad">
+              {targets.length - down.length} of {targets.length} up; down: {down.map(({ name }) => name).join(', ')}
+            </Badge>
+          )}
+        </dd>
+        <dt>Settings</dt>
+        <dd>
+          {settings === 'refused' ? (
+            <Badge kind="bad">The changed files are refused; the earlier settings are in force</Badge>
+          ) : (
+            <Badge kind="good">In force</Badge>
+          )}
+          <span class="muted">
+            {' '}
+            gateway <code>{versions.settings}</code>, plans <code>{versions.plans}</code>
+          </span>
+        </dd>
+        {certificate !== null && (
+          <>
+            <dt>Certificate</dt>
+            <dd>
+              <Badge kind={daysLeft! < 1 ? 'bad' : daysLeft! < SOON_DAYS ? 'warn' : 'good'}>
+                {daysLeft! < 0 ? 'Expired' : `Expires in ${plural(Math.floor(daysLeft!), 'day')}`}
+              </Badge>
+              <span class="muted">
+                {' '}
+                <Time at={certificate.expiresAt} dayOnly={true} />
+              </span>
+            </dd>
+          </>
+        )}
+        {gateway.memory === 'short' && (
+          <>
+            <dt>Memory</dt>
+            <dd>
+              <Badge kind="bad">Short: no new connections</Badge>
+            </dd>
+          </>
+        )}
+        <dt>Load</dt>
+        <dd>
+          {plural(gateway.connections, 'connection')}, {plural(gateway.inFlight, 'request')} in flight
+          {gateway.workers > 1 ? `, ${gateway.workers} workers` : ''}
+        </dd>
+        <dt>Running</dt>
+        <dd>
+          {gateway.version}, for {lengthText((now - millisecondsOf(gateway.startedAt)) / 1_000)}
+        </dd>
+      </dl>
+    </li>
+  );
+}

@@ -1,0 +1,79 @@
+import { useState } from 'preact/hooks';
+import { CallerName } from '../kit/callers.tsx';
+import { Table } from '../kit/data-table.tsx';
+import { countText, plural } from '../kit/format.tsx';
+import type { AffectedCaller, AffectedPlan } from '../types.ts';
+
+// The keys and customers for which a change of plans changes something.
+
+/** @param affected null if they could not be counted */
+export function Affected({ affected }: { affected: readonly AffectedPlan[] | null }) {
+  if (affected === null) return <p class="muted">Not known: the active keys could not be counted.</p>;
+  if (affected.length === 0) return <p class="muted">No active key, and no customer.</p>;
+  return (
+    <div class="stack">
+      {affected.map((one) => (
+        <OfPlan key={one.plan} {...one} />
+      ))}
+    </div>
+  );
+}
+
+function OfPlan({ plan, keys, customers, callers }: AffectedPlan) {
+  const [isOpen, setOpen] = useState(false);
+  const counts = [
+    ...(customers > 0 ? [plural(customers, 'customer')] : []),
+    ...(keys > 0 ? [plural(keys, 'active key')] : []),
+  ];
+  const more = keys + customers - callers.length;
+  return (
+    <div class="panel stack">
+      <p class="actions">
+        <strong class="plan-name">
+          <bdi>{plan}</bdi>
+        </strong>
+        <span class="muted">{counts.join(', ')}</span>
+        <button type="button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+          {isOpen ? 'Hide them' : 'Show them'}
+        </button>
+      </p>
+      {isOpen && (
+        <>
+          <Table
+            caption={`Keys and customers of ${plan}`}
+            rows={callers}
+            keyOf={({ id }: AffectedCaller) => id}
+            columns={[
+              {
+                title: 'Name',
+                isName: true,
+                sort: ({ id, name }: AffectedCaller) => name ?? id,
+                cell: ({ id, name, owner }: AffectedCaller) => <CallerName id={id} name={name} owner={owner} />,
+              },
+              {
+                title: 'Limits',
+                cell: ({ limits, breaks }: AffectedCaller) => <Limits of={limits} breaks={breaks} />,
+              },
+            ]}
+          />
+          {more > 0 && <p class="muted">And {countText(more)} more.</p>}
+        </>
+      )}
+    </div>
+  );
+}
+
+function Limits({ of: limits, breaks }: { of: AffectedCaller['limits']; breaks: boolean }) {
+  if (breaks) return <span class="badge bad">Could not be served any more</span>;
+  if (limits.length === 0) return <span class="muted">unchanged; other settings of the plan change</span>;
+  return limits.map(({ window, from, to }, i) => (
+    <>
+      {i > 0 && ', '}
+      {window} {limitText(from)} → <strong>{limitText(to)}</strong>
+    </>
+  ));
+}
+
+function limitText(limit: AffectedCaller['limits'][number]['from']): string {
+  return limit === null ? 'none' : countText(limit);
+}

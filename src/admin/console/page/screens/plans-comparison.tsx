@@ -1,0 +1,59 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect } from 'preact/hooks';
+import { Running, useRun } from '../kit/run.tsx';
+import { Empty, Problem } from '../kit/states.tsx';
+import { isPassing, request } from '../requests.ts';
+import type { Compared } from '../types.ts';
+
+/** How long after a temporary failure the gateway is asked again, in milliseconds. */
+export const RETRY_MS = 3_000;
+
+/**
+ * Compares a text of plans.yaml with the plans in force and with the file, and shows the result.
+ * @param against the version of the file; another one is compared again
+ * @param known the result for this text; null if there is none yet
+ * @param keep remembers the result, and gives it back as `known`
+ */
+export function WithComparison({
+  text,
+  against,
+  known,
+  keep,
+  children,
+}: {
+  text: string;
+  against: string;
+  known: Compared | null;
+  keep: (compared: Compared) => void;
+  children: (compared: Compared) => ComponentChildren;
+}) {
+  const run = useRun();
+  const compare = () =>
+    run.start(async (signal) => {
+      const { data } = await request<Compared>('POST', '/admin/plans/diff', { body: { text }, signal });
+      if (!signal.aborted) keep(data);
+    });
+  const isKnown = known !== null;
+  useEffect(() => {
+    if (!isKnown) void compare();
+  }, [text, against, isKnown]);
+  const { error } = run;
+  useEffect(() => {
+    if (error === null || !(isPassing(error) || error.code === 'busy')) return;
+    const timer = setTimeout(() => void compare(), RETRY_MS);
+    return () => clearTimeout(timer);
+  }, [error]);
+  if (run.since !== null)
+    return <Running what="Comparing, and counting the active keys" since={run.since} cancel={run.cancel} />;
+  if (error !== null) return <Problem error={error} retry={compare} />;
+  if (known !== null) return <>{children(known)}</>;
+  return (
+    <Empty title="Cancelled.">
+      <p>
+        <button type="button" onClick={compare}>
+          Compare again
+        </button>
+      </p>
+    </Empty>
+  );
+}

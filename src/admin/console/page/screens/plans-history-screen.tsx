@@ -1,0 +1,253 @@
+import { useState } from 'preact/hooks';
+import { Table } from '../kit/data-table.tsx';
+import { ChangeDialog, Field } from '../kit/dialog.tsx';
+import { Time } from '../kit/format.tsx';
+import { Badge, Page, Section } from '../kit/page.tsx';
+import { PatchText } from '../kit/patch-view.tsx';
+import { Empty, Shown } from '../kit/states.tsx';
+import { UnreadableRows } from '../kit/unreadable-rows.tsx';
+import { yamlParts } from '../kit/yaml-parts.ts';
+import { changeQuery, decoded, hrefOf, navigate, usePlace } from '../place.ts';
+import { ApiError, request, useResource } from '../requests.ts';
+import { useMay } from '../signed-in.tsx';
+import type { Compared, PlansFile, PlansHistory, PlansVersion, PlansWritten, ShownPlansVersion } from '../types.ts';
+import { actorText } from './change-columns.tsx';
+import { Affected } from './plans-affected.tsx';
+import { WithComparison } from './plans-comparison.tsx';
+
+// The versions of plans.yaml that were in force: the list, and one of them with its difference from another.
+
+const FROM: Readonly<Record<PlansVersion['from'], string>> = {
+  file: 'a file',
+  api: 'this page or the API',
+  command: 'tollgate plans rollback',
+};
+
+/** `/plans/history` and `/plans/history/VERSION`. */
+export function History({ rest }: { rest: string }) {
+  const name = decoded(rest.replace(/^history\/?/, ''));
+  return name === '' ? <Versions /> : <Version key={name} name={name} />;
+}
+
+function Versions() {
+  const history = useResource<PlansHistory>('/admin/plans/history');
+  return (
+    <Page title="History of plans" back={{ title: 'Plans', path: '/plans' }}>
+      <Shown of={history} what="the history">
+        {({ versions, unreadable }: PlansHistory) => (
+          <>
+            {versions.length + unreadable.length === 0 ? (
+              <Empty title="No version is kept yet.">
+                <p>Each version of plans.yaml that comes into force is kept from now on.</p>
+              </Empty>
+            ) : (
+              <Table
+                caption="Versions of plans.yaml, newest first"
+                rows={versions}
+                keyOf={({ number }: PlansVersion) => String(number)}
+                columns={[
+                  {
+                    title: 'Version',
+                    isName: true,
+                    cell: ({ version, number }: PlansVersion) => (
+                      <>
+                        <a href={hrefOf(`/plans/history/${version}?number=${number}`)}>
+                          <code>{version}</code>
+                        </a>
+                        {number === latestOf({ versions, unreadable })?.number && (
+                          <>
+                            {' '}
+                            <Badge kind="good">In force</Badge>
+                          </>
+                        )}
+                      </>
+                    ),
+                  },
+                  { title: 'Since', cell: ({ since }: PlansVersion) => <Time at={since} /> },
+                  { title: 'By', cell: (one: PlansVersion) => <bdi>{byText(one)}</bdi> },
+                  { title: 'From', cell: ({ from }: PlansVersion) => FROM[from] ?? from },
+                ]}
+              />
+            )}
+            <UnreadableRows rows={unreadable} noun="version" />
+          </>
+        )}
+      </Shown>
+    </Page>
+  );
+}
+
+/** The version in force; null if that may be one that cannot be read. */
+function latestOf({ versions: [latest], unreadable: [hidden] }: PlansHistory): PlansVersion | null {
+  return latest === undefined || (hidden !== undefined && Number(hidden.id) > latest.number) ? null : latest;
+}
+
+/** Who brought a version into force. A gateway that reads a file does not know its author. */
+function byText({ by, from }: Pick<PlansVersion, 'by' | 'from'>): string {
+  if (by === null) return 'unknown: the entry in the store is damaged';
+  return from === 'file' ? 'whoever wrote the file' : actorText(by);
+}
+
+function Version({ name }: { name: string }) {
+  const { query } = usePlace();
+  const history = useResource<PlansHistory>('/admin/plans/history');
+  const versions = history.data?.versions ?? [];
+  const latest = history.data === null ? null : latestOf(history.data);
+  const inForce = latest?.version ?? null;
+  // A version that was restored was in force more than once.
+  const asked = versions.findIndex(({ version, number }) => version === name && String(number) === query.get('number'));
+  const at = asked >= 0 ? asked : versions.findIndex(({ version }) => version === name);
+  const before = versions[at + 1]?.version ?? null;
+  const against = query.get('against') ?? before ?? (inForce === null ? null : name);
+  const compared = against === null ? '' : `?against=${encodeURIComponent(against)}`;
+  const shown = useResource<ShownPlansVersion>(
+    history.data === null ? null : `/admin/plans/history/${encodeURIComponent(name)}${compared}`,
+  );
+  const others = [...new Map(versions.map((one) => [one.version, one])).values()].filter(
+    ({ version }) => version !== name,
+  );
+  const isInForce = name === inForce;
+  const beside = !isInForce && shown.data !== null && <Restore of={shown.data} />;
+  const choose = (event: Event) => changeQuery({ against: (event.target as HTMLSelectElement).value });
+  return (
+    <Page title={`Plans ${name}`} back={{ title: 'History of plans', path: '/plans/history' }} beside={beside}>
+      <Shown
+        of={history.error === null ? shown : { ...shown, error: history.error, reload: history.reload }}
+        what="the version"
+      >
+        {({ text, patch, ...newest }: ShownPlansVersion) => {
+          const one = versions[at] ?? newest;
+          return (
+            <>
+              <p class="actions">
+                {latest !== null && versions[at] === latest && <Badge kind="good">In force</Badge>}
+                <span>
+                  Since <Time at={one.since} />, by <bdi>{byText(one)}</bdi>, from {FROM[one.from] ?? one.from}
+                </span>
+              </p>
+              <Section title="What it changed">
+                <div class="stack">
+                  <Field id="against" label="Compared with">
+                    <select id="against" value={against ?? ''} onChange={choose}>
+                      {before === null && <option value={name}>itself</option>}
+                      {others.map(({ version, since }) => (
+                        <option key={version} value={version}>
+                          {version}
+                          {version === before
+                            ? ', the one before'
+                            : version === inForce
+                              ? ', in force'
+                              : `, ${since.slice(0, 16).replace('T', ' ')} UTC`}
+                        </option>
+                      ))}
+                    </select>
+                  </Field>
+                  {patch === '' ? (
+                    <Empty
+                      title={before === null ? 'It is the first version that is kept.' : 'The two are the same.'}
+                    />
+                  ) : (
+                    <PatchText patch={patch} label={`Difference from ${against}`} />
+                  )}
+                </div>
+              </Section>
+              <Section title="Text">
+                {/* biome-ignore lint/a11y/useSemanticElements: a section would not keep the lines of the text */}
+                <pre class="patch panel yaml" tabindex={0} role="region" aria-label={`Text of plans.yaml ${name}`}>
+                  {text.split(/(?<=\n)/).map((line, i) => (
+                    <span key={i}>
+                      {yamlParts(line).map(({ kind, text: part }) => (
+                        <i class={`yaml-${kind}`}>{part}</i>
+                      ))}
+                    </span>
+                  ))}
+                </pre>
+              </Section>
+            </>
+          );
+        }}
+      </Shown>
+    </Page>
+  );
+}
+
+/** The button that puts a version back into force. Its dialog shows what that changes. */
+function Restore({ of: shown }: { of: ShownPlansVersion }) {
+  const { version } = shown;
+  const isAdmin = useMay('admin');
+  const [isOpen, setOpen] = useState(false);
+  const file = useResource<PlansFile>('/admin/plans/file');
+  if (!isAdmin || file.data === null) return null;
+  if (!file.data.writable)
+    return (
+      <span class="muted">
+        To restore it: <code>tollgate plans rollback {version}</code>
+      </span>
+    );
+  const act = async () => {
+    try {
+      const headers = { 'If-Match': file.etag ?? '*' };
+      const line = `/admin/plans/history/${encodeURIComponent(version)}/restore`;
+      const { data } = await request<PlansWritten>('POST', line, { headers });
+      navigate('/plans');
+      return `plans.yaml is version ${data.version} again. ${data.inForce ? 'It is in force.' : `It is not in force yet: ${data.whyNotInForce}`}`;
+    } catch (failure) {
+      if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
+      void file.reload();
+      throw new ApiError(
+        412,
+        failure.code,
+        'plans.yaml has changed since this page was opened. Nothing was written. Look at it again.',
+      );
+    }
+  };
+  return (
+    <>
+      <button type="button" class="primary" onClick={() => setOpen(true)}>
+        Restore…
+      </button>
+      {isOpen && <RestoreDialog of={shown} act={act} onClose={() => setOpen(false)} />}
+    </>
+  );
+}
+
+/** Compares the version with the plans in force and with the file, as the editor does with a draft. */
+function RestoreDialog({
+  of: { version, text },
+  act,
+  onClose,
+}: {
+  of: ShownPlansVersion;
+  act: () => Promise<string>;
+  onClose: () => void;
+}) {
+  const [known, keep] = useState<Compared | null>(null);
+  return (
+    <ChangeDialog title={`Restore plans ${version}`} action="Restore" act={act} onClose={onClose}>
+      <p>plans.yaml of this gateway is replaced, and comes into force for all callers. Your copy in Git stays.</p>
+      <WithComparison text={text} against="" known={known} keep={keep}>
+        {({ patch, faults, refused, affected }: Compared) => (
+          <>
+            {faults.map(({ line, message }) => (
+              <p>
+                <Badge kind="bad">Line {line}</Badge> <bdi>{message}</bdi>
+              </p>
+            ))}
+            {refused.map((sentence) => (
+              <p>
+                <Badge kind="bad">Would be refused</Badge> <bdi>{sentence}</bdi>
+              </p>
+            ))}
+            {faults.length === 0 && (
+              <>
+                <PatchText id="restore-patch" patch={patch} label="What restoring changes" />
+                <h3>Who is affected</h3>
+                <Affected affected={affected} />
+              </>
+            )}
+          </>
+        )}
+      </WithComparison>
+    </ChangeDialog>
+  );
+}

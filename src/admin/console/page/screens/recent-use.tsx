@@ -1,0 +1,29 @@
+import { pathOf } from '../kit/callers.tsx';
+import { countText, Time } from '../kit/format.tsx';
+import { useResource } from '../requests.ts';
+import type { History, RefusalsOfCaller } from '../types.ts';
+
+/** What a change would stop: what a key or a customer has called in the last 24 hours, and when last. Nothing while it is not known. */
+export function RecentUse({ id }: { id: string }) {
+  const history = useResource<History>(`${pathOf(id)}/history?step=hour&from=24h`).data;
+  const last = useResource<RefusalsOfCaller>(`/admin/refusals?caller=${encodeURIComponent(id)}`).data?.last ?? null;
+  if (history === null) return null;
+  const sum = history.buckets.reduce((total, { admitted }) => total + admitted, 0);
+  return (
+    <p class="effect">
+      {sum === 0 ? (
+        'Nothing was admitted in the last 24 hours.'
+      ) : (
+        <>
+          <strong>{countText(sum)}</strong> admitted in the last 24 hours.
+        </>
+      )}
+      {last !== null && (
+        <>
+          {' '}
+          Last request <Time at={last.at} /> from <code>{last.clientAddress}</code>.
+        </>
+      )}
+    </p>
+  );
+}

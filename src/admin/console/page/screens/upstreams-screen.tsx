@@ -1,0 +1,167 @@
+import { useState } from 'preact/hooks';
+import { Table } from '../kit/data-table.tsx';
+import { countText, plural } from '../kit/format.tsx';
+import { Badge, Page, Section } from '../kit/page.tsx';
+import { Empty, Shown } from '../kit/states.tsx';
+import { useEvents, useResource } from '../requests.ts';
+import type { Gateway, GatewayList, NowEvent } from '../types.ts';
+import { gatewayNames, lastKnownText, StreamSign } from './gateways-screen.tsx';
+
+/** A target as the gateways see it. */
+interface Target {
+  readonly name: string;
+  readonly on: readonly { readonly gateway: Gateway; readonly usable: boolean }[];
+}
+
+interface Upstream {
+  readonly name: string;
+  readonly on: readonly { readonly gateway: Gateway; readonly inFlight: number }[];
+  readonly targets: readonly Target[];
+}
+
+/** The services behind the gateways: which target is left out, and where. */
+export function Upstreams() {
+  const asked = useResource<GatewayList>('/admin/gateways');
+  const [event, setEvent] = useState<NowEvent | null>(null);
+  const stream = useEvents('/admin/events/now', ['now'], (name, data) => {
+    if (name === 'now') setEvent(data as NowEvent);
+  });
+  const fleet = event === null ? asked : { ...asked, data: event.gateways, error: null };
+  return (
+    <Page title="Upstreams" beside={<StreamSign state={stream} at={event?.at ?? null} />}>
+      <Shown of={fleet} what="the upstreams">
+        {(list: GatewayList) => {
+          const { complete, gateways } = list;
+          const upstreams = upstreamsOf(gateways);
+          return (
+            <>
+              {!complete && (
+                <div class="banner" role="alert">
+                  <p class="state-title">The store is away</p>
+                  <p>This shows only the gateway that serves this page: {lastKnownText(list)}.</p>
+                </div>
+              )}
+              {upstreams.length === 0 ? (
+                <Empty title="No upstream is set.">
+                  <p>Upstreams and their targets are set in gateway.yaml.</p>
+                </Empty>
+              ) : (
+                <>
+                  <Summary upstreams={upstreams} gateways={gateways.length} />
+                  {upstreams.map((upstream) => (
+                    <OneUpstream key={upstream.name} {...upstream} />
+                  ))}
+                </>
+              )}
+            </>
+          );
+        }}
+      </Shown>
+    </Page>
+  );
+}
+
+function Summary({ upstreams, gateways }: { upstreams: readonly Upstream[]; gateways: number }) {
+  const targets = upstreams.flatMap(({ name, targets }) => targets.map((target) => ({ upstream: name, ...target })));
+  const down = targets
+    .map((target) => ({ ...target, out: target.on.filter(({ usable }) => !usable).length }))
+    .filter(({ out }) => out > 0)
+    .sort((a, b) => b.out / b.on.length - a.out / a.on.length);
+  return (
+    <section class="panel" aria-label="Summary">
+      {down.length === 0 ? (
+        <p class="sentence">
+          <Badge kind="good">
+            {targets.length === 1 ? 'The target is' : `All ${countText(targets.length)} targets are`} up on{' '}
+            {gateways === 1 ? 'the gateway' : `all ${countText(gateways)} gateways`}.
+          </Badge>
+        </p>
+      ) : (
+        <>
+          <p class="sentence">
+            <Badge kind="bad">
+              {plural(down.length, 'target')} of {countText(targets.length)} left out
+            </Badge>
+          </p>
+          <ul class="bullets">
+            {down.map(({ upstream, name, out, on }) => (
+              <li key={`${upstream} ${name}`} class="break">
+                <strong>{name}</strong> of {upstream}: on{' '}
+                {out === on.length
+                  ? `${on.length === 1 ? 'the only gateway' : `all ${countText(on.length)} gateways`}`
+                  : `${countText(out)} of ${countText(on.length)} gateways`}
+              </li>
+            ))}
+          </ul>
+          <p class="muted">
+            A target is left out for a while after failures or failed health checks. If only some gateways leave it out,
+            look at the network between them.
+          </p>
+        </>
+      )}
+    </section>
+  );
+}
+
+function OneUpstream({ name, on, targets }: Upstream) {
+  const inFlight = on.reduce((sum, { inFlight }) => sum + inFlight, 0);
+  return (
+    <Section title={name} note={`${plural(inFlight, 'request')} in flight`}>
+      {targets.length === 0 ? (
+        <Empty title="This upstream has no targets." />
+      ) : (
+        <Table
+          caption={`Targets of ${name}`}
+          rows={targets}
+          keyOf={(target: Target) => target.name}
+          columns={[
+            {
+              title: 'Target',
+              isName: true,
+              sort: ({ name }: Target) => name,
+              cell: ({ name }: Target) => <code class="roomy wide">{name}</code>,
+            },
+            {
+              title: 'Gateways up',
+              sort: ({ on }: Target) => on.filter(({ usable }) => usable).length,
+              cell: ({ on }: Target) => {
+                const up = on.filter(({ usable }) => usable).length;
+                return (
+                  <Badge kind={up === on.length ? 'good' : up === 0 ? 'bad' : 'warn'}>
+                    {countText(up)} of {countText(on.length)}
+                  </Badge>
+                );
+              },
+            },
+            {
+              title: 'Each gateway',
+              cell: ({ on }: Target) => (
+                <ul class="inline">
+                  {on.map(({ gateway, usable }) => (
+                    <li key={gateway.id}>
+                      {gateway.host} <Badge kind={usable ? 'good' : 'bad'}>{usable ? 'Up' : 'Left out'}</Badge>
+                    </li>
+                  ))}
+                </ul>
+              ),
+            },
+          ]}
+        />
+      )}
+      <p class="hint in-flight">
+        In flight: {on.map(({ gateway, inFlight }) => `${gateway.host} ${countText(inFlight)}`).join(' · ')}
+      </p>
+    </Section>
+  );
+}
+
+/** Turns the reports of the gateways round. Gateways with other settings may lack an upstream or a target. */
+function upstreamsOf(gateways: readonly Gateway[]): readonly Upstream[] {
+  const names = gatewayNames(gateways);
+  const called = gateways.map((gateway) => ({ ...gateway, host: names.get(gateway.id)! }));
+  const reports = called.flatMap((gateway) => gateway.upstreams.map((upstream) => ({ gateway, ...upstream })));
+  return [...Map.groupBy(reports, ({ name }) => name)].map(([name, on]) => {
+    const seen = on.flatMap(({ gateway, targets }) => targets.map((target) => ({ gateway, ...target })));
+    return { name, on, targets: [...Map.groupBy(seen, ({ name }) => name)].map(([name, on]) => ({ name, on })) };
+  });
+}

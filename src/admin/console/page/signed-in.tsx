@@ -1,0 +1,153 @@
+import type { ComponentChildren } from 'preact';
+import { createContext } from 'preact';
+import { useContext, useEffect, useState } from 'preact/hooks';
+import { CopyId } from './kit/copy.tsx';
+import { Loading } from './kit/states.tsx';
+import { keep } from './plans-kept.ts';
+import { ApiError, onSignedOut, request } from './requests.ts';
+import type { Session } from './types.ts';
+
+// The person who is signed in. The secret of the session is in a cookie that this page cannot read.
+
+type Role = Session['role'];
+
+const Signed = createContext<Session | null>(null);
+const RANK: Readonly<Record<Role, number>> = { viewer: 0, operator: 1, admin: 2 };
+
+export function useSession(): Session {
+  return useContext(Signed)!;
+}
+
+/** Whether the signed-in person may do what needs `role`. The gateway checks it too; this only leaves out the button. */
+export function useMay(role: Role): boolean {
+  return may(useSession().role, role);
+}
+
+/** Whether a person with a role may do what needs another one. */
+export function may(has: Role, needs: Role): boolean {
+  return RANK[has] >= RANK[needs];
+}
+
+export async function signOut(everywhere: boolean): Promise<void> {
+  await request('DELETE', `/admin/session${everywhere ? '?everywhere=true' : ''}`);
+  // Whoever has a draft was asked before: the browser need not ask again.
+  keep(null);
+  window.location.reload();
+}
+
+/** Shows the sign-in form until a person is signed in, then `children`. */
+export function SignInGate({ children }: { children: ComponentChildren }) {
+  const [session, setSession] = useState<Session | null>(null);
+  const [phase, setPhase] = useState<'asking' | 'out' | 'in' | 'ended'>('asking');
+  const [error, setError] = useState<string | null>(null);
+  const enter = (entered: Session) => {
+    setSession(entered);
+    setPhase('in');
+  };
+  const signIn = async (credential: { token: string } | { code: string }) => {
+    setError(null);
+    try {
+      enter((await request<Session>('POST', '/admin/session', { body: credential })).data);
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      setPhase('out');
+      setError(failure.message);
+    }
+  };
+  useEffect(() => {
+    const stop = onSignedOut(() => setPhase('ended'));
+    const code = takeCode();
+    if (code !== null) {
+      void signIn({ code });
+      return stop;
+    }
+    request<Session>('GET', '/admin/session').then(
+      ({ data }) => enter(data),
+      (failure: ApiError) => {
+        setPhase('out');
+        if (failure.status !== 401) setError(failure.message);
+      },
+    );
+    return stop;
+  }, []);
+  if (phase === 'asking') return <Loading what="the console" />;
+  if (phase !== 'in' || session === null) {
+    return <SignIn hasEnded={phase === 'ended'} error={error} signIn={signIn} />;
+  }
+  return <Signed.Provider value={session}>{children}</Signed.Provider>;
+}
+
+/** Removes the code of a sign-in link from the address and the history. */
+function takeCode(): string | null {
+  const code = new URLSearchParams(window.location.hash.slice(1)).get('code');
+  if (code !== null) window.history.replaceState(null, '', window.location.pathname + window.location.search);
+  return code;
+}
+
+function SignIn({
+  hasEnded,
+  error,
+  signIn,
+}: {
+  hasEnded: boolean;
+  error: string | null;
+  signIn: (credential: { token: string }) => Promise<void>;
+}) {
+  const [isRunning, setRunning] = useState(false);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    const input = (event.target as HTMLFormElement).elements.namedItem('token') as HTMLInputElement;
+    const token = input.value.trim();
+    // The page sends the token with the request and does not keep it.
+    input.value = '';
+    setRunning(true);
+    await signIn({ token });
+    setRunning(false);
+    input.focus();
+  };
+  return (
+    <main class="sign-in" id="main">
+      <form onSubmit={submit}>
+        <p class="brand">
+          <img src="/console/icon.svg" alt="" width="28" height="28" />
+          Tollgate
+        </p>
+        <h1>Sign in</h1>
+        {hasEnded && <p>Your session has ended. Sign in again to continue where you were.</p>}
+        <div class="field">
+          <label for="token">Admin token</label>
+          <input
+            id="token"
+            name="token"
+            type="password"
+            autocomplete="off"
+            required
+            spellcheck={false}
+            aria-describedby="token-hint"
+            autofocus
+          />
+          <p class="hint" id="token-hint">
+            Your token of ADMIN_TOKENS_FILE, or ADMIN_TOKEN.
+          </p>
+        </div>
+        {error !== null && (
+          <p class="problem-line" role="alert">
+            {error}
+          </p>
+        )}
+        <button type="submit" class="primary" aria-busy={isRunning}>
+          {isRunning ? 'Signing in…' : 'Sign in'}
+        </button>
+        <div class="sign-in-links">
+          <h2>Or by a link, without a token</h2>
+          <p>
+            <CopyId id="tollgate console" /> on the machine of the gateway prints a new link at any time.
+          </p>
+          <p>
+            If <code>npm start</code> runs on this machine, the link that it printed works until it ends.
+          </p>
+        </div>
+      </form>
+    </main>
+  );
+}
