@@ -79,11 +79,10 @@ export function expanded(byte: number): number {
   return (byte - 8 * exponent) * 2 ** exponent + 2 ** (exponent - 1);
 }
 
-/** The cost that is counted at this place. */
-export function costAt(history: History, at: number): number {
+function costAt(history: History, at: number): number {
   return history[at]! * 2 ** 32 + viewOf(history).getUint32(at + 1);
 }
 
-export function viewOf({ buffer, byteOffset, byteLength }: History): DataView {
+function viewOf({ buffer, byteOffset, byteLength }: History): DataView {
   return new DataView(buffer, byteOffset, byteLength);
 }

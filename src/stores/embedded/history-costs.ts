@@ -1,4 +1,4 @@
-import { costAt, type History, lastHourOf, viewOf } from '../../admit/history.ts';
+import type { History } from '../../admit/history.ts';
 import { costOfDayAt, costOfHourAt, dayOf, HISTORY_BYTES, hourOf, RECENT } from '../../engine/history-form.ts';
 import { hasHour, lateCost } from '../../engine/history-hours.ts';
 import { moveTo } from '../../engine/history-moves.ts';
@@ -33,7 +33,7 @@ export function recordAdmitted(history: History | null, nowMs: number, cost: num
  * @returns null if there was no history, and nothing to take back
  */
 export function recordLate(history: History | null, hour: number, cost: number, present: number): History | null {
-  const late = lateCost(hour, cost, present, history === null ? undefined : lastHourOf(history));
+  const late = lateCost(hour, cost, present, history === null ? undefined : viewOf(history).getUint32(0));
   if (late === undefined) return history;
   const at = atHour(history, late.reaches);
   if (late.hour !== undefined) addCost(at, costOfHourAt(late.hour), cost);
@@ -55,7 +55,7 @@ export function recordRefused(history: History | null, nowMs: number, refused: n
 /** Returns a history whose last hour is `hour`, or which contains that hour. */
 function atHour(history: History | null, hour: number): History {
   if (history !== null) {
-    const last = lastHourOf(history);
+    const last = viewOf(history).getUint32(0);
     if (last < hour) moveTo(history, last, hour);
     if (last <= hour || hasHour(last, hour)) return history;
   }
@@ -66,7 +66,12 @@ function atHour(history: History | null, hour: number): History {
 
 function addCost(history: History, at: number, cost: number): void {
   const view = viewOf(history);
-  const sum = Math.min(Math.max(costAt(history, at) + cost, 0), MAX_COST);
+  const before = view.getUint8(at) * 2 ** 32 + view.getUint32(at + 1);
+  const sum = Math.min(Math.max(before + cost, 0), MAX_COST);
   view.setUint8(at, Math.floor(sum / 2 ** 32));
   view.setUint32(at + 1, sum % 2 ** 32);
+}
+
+function viewOf({ buffer, byteOffset, byteLength }: History): DataView {
+  return new DataView(buffer, byteOffset, byteLength);
 }
