@@ -125,7 +125,7 @@ function xFields(limit: number, remaining: number, resetAtMs: number): string[] 
 }
 
 /** Unix seconds, rounded up, so that the window has ended by then. */
-function resetSecond(resetAtMs: number): number {
+export function resetSecond(resetAtMs: number): number {
   return Math.ceil(resetAtMs / 1000);
 }
 
@@ -153,6 +153,6 @@ function stateWithMore(state: string, { allowance, inFlight }: Verdict): string 
   return [...(state === '' ? [] : [state]), ...rest].join(', ');
 }
 
-function secondsUntil(atMs: number, nowMs: number): number {
+export function secondsUntil(atMs: number, nowMs: number): number {
   return Math.max(Math.ceil((atMs - nowMs) / 1000), 0);
 }

@@ -175,7 +175,7 @@ export function commonRefusal(
 /** Writes it, with the id of its request. @returns the bytes of the body */
 export function replyWithErrorLines(
   response: ClientResponse,
-  { error, lines }: RefusalResponse,
+  { error, bodyBytes, lines }: RefusalResponse,
   requestId: string,
   unread: boolean,
 ): number {
@@ -183,7 +183,7 @@ export function replyWithErrorLines(
   response.writeLines!(error.status, lines, `X-Request-Id: ${requestId}\r\n`);
   const isHead = response.req.method === 'HEAD';
   response.end(isHead ? undefined : error.body);
-  return isHead ? 0 : Buffer.byteLength(error.body);
+  return isHead ? 0 : bodyBytes;
 }
 
 function endIfLast(response: ClientResponse, error: ErrorResponse, unread: boolean): void {
