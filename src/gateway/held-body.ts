@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { ConsumerShare } from '../forward/upstream/upstream.ts';
+import { freeNow } from '../io/buffers.ts';
 import { halfOfRest } from '../io/fair-shares.ts';
 import { HeldBytes, type HeldMemory, MAX_TOTAL_BYTES } from '../io/held-bytes.ts';
 
@@ -87,7 +88,8 @@ export class HeldBody {
 
   readonly #onData = (piece: Buffer): void => {
     if (this.#held.length + piece.length > this.#maxBytes) this.#end({ kind: 'too_large' });
-    else if (!this.#held.add(piece)) this.#end({ kind: 'no_room' });
+    else if (this.#held.add(piece)) freeNow(piece);
+    else this.#end({ kind: 'no_room' });
   };
 
   readonly #onEnd = (): void => this.#end({ kind: 'whole', bytes: this.#held.bytes });

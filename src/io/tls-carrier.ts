@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
-import { ownCopy } from './buffers.ts';
+import { freeNow, MIN_GIVEN_BYTES, ownCopy } from './buffers.ts';
 import { threadCpuMs } from './clocks.ts';
 import { carriedBy } from './node-internals.ts';
 import { SharedBufferSocket } from './read-buffers.ts';
@@ -165,7 +165,13 @@ export class TlsCarrier extends Duplex {
 
   // The TLS stack writes to the connection itself, so that one stream instead of two keeps state for each write.
   override write(chunk: Buffer, done?: unknown): boolean {
-    return this.raw.write(chunk, done as (error?: Error | null) => void);
+    const onWritten = done as ((error?: Error | null) => void) | undefined;
+    if (chunk.length < MIN_GIVEN_BYTES) return this.raw.write(chunk, onWritten);
+    // The TLS stack has copied the records for this write alone.
+    return this.raw.write(chunk, (error) => {
+      if (!error) freeNow(chunk);
+      onWritten?.(error);
+    });
   }
 
   override cork(): void {
