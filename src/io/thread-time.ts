@@ -111,7 +111,8 @@ export class ThreadTime {
   #beforeMs = 0;
   #count = 0;
   #countBefore = 0;
-  #latest: ConsumerTime | null = null;
+  /** By id, because one that was forgotten in a pause has a new object. */
+  #latestId: string | null = null;
   #latestAtMs = Number.NEGATIVE_INFINITY;
   #changedAtMs = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | null = null;
@@ -152,9 +153,9 @@ export class ThreadTime {
       consumer.window = window;
       this.#count++;
     }
-    if (consumer !== this.#latest) {
+    if (consumer.id !== this.#latestId) {
       if (toMs - this.#latestAtMs < SEVERAL_MS) this.#changedAtMs = toMs;
-      this.#latest = consumer;
+      this.#latestId = consumer.id;
     }
     this.#latestAtMs = toMs;
     consumer.ms += ms;

@@ -106,6 +106,18 @@ describe('a consumer that is alone (reliability 216)', () => {
     expect(world.thread.waited).toBe(0);
   });
 
+  test('also after a pause in which it was forgotten', () => {
+    const world = simulated();
+    world.client('only', 64, 0.05);
+    world.runFor(1_000);
+    world.pause(1_000);
+    world.thread.look();
+    world.thread.look();
+    expect(world.thread.size).toBe(0);
+    world.runFor(1_000);
+    expect(world.thread.waited).toBe(0);
+  });
+
   test('has what the others leave', () => {
     const world = simulated();
     const hog = world.client('hog', 64, 0.05);
