@@ -14,7 +14,6 @@ const { checkSync } = createRequire(import.meta.url)('recheck/lib/browser.js') a
 const ROOT = join(import.meta.dirname, '..', '..');
 /** It is compiled to see whether Node takes it, and compared with no text. */
 const NEVER_MATCHED = ['src/validate/schema-pattern.ts: RegExp(source, flags)'];
-const SHIPPED = 'it reads the files of the console, which are shipped with the gateway';
 
 /** Patterns that take quadratic time, and why no text of others that is long reaches them. */
 const QUADRATIC: Readonly<Record<string, string>> = {
@@ -23,7 +22,6 @@ const QUADRATIC: Readonly<Record<string, string>> = {
   '/\\/((?:src|node_modules)\\/[^\\s()]+:\\d+:\\d+)/': 'main.ts: it reads the stack of an error of our own',
   '/[.\\s]+$/': 'main.ts: it reads the first line of an error of a command',
   '/:? "(?:[^"\\\\]|\\\\.)*[A-Za-z0-9](?:[^"\\\\]|\\\\.)*"/g': 'yaml-tree.ts: it reads one message of the YAML parser',
-  '/<script type="importmap">([\\s\\S]*?)<\\/script>/': SHIPPED,
   '/^["\']|["\',]+$/g': 'explain.ts: it reads what the person at the console types',
 };
 
