@@ -14,7 +14,8 @@ export interface RefusalResponse {
 }
 
 interface Made {
-  readonly verdict: Refused | Banned;
+  /** The last that got this response: those of a millisecond are the same object (AccountCache). */
+  verdict: Refused | Banned;
   readonly response: RefusalResponse;
 }
 
@@ -37,7 +38,10 @@ export class RefusalLines {
   of(verdict: Refused | Banned): RefusalResponse {
     let ofCosts = this.#last.get(verdict.allowance);
     const last = ofCosts?.get(verdict.cost);
-    if (last !== undefined && saysTheSame(last.verdict, verdict)) return last.response;
+    if (last !== undefined && saysTheSame(last.verdict, verdict)) {
+      last.verdict = verdict;
+      return last.response;
+    }
     if (ofCosts === undefined || ofCosts.size === MAX_COSTS) {
       ofCosts = new Map();
       this.#last.set(verdict.allowance, ofCosts);
