@@ -320,15 +320,17 @@ export class Identifier {
     try {
       const found = await this.#find(sha);
       const isCurrent = changes === this.#changes;
+      const isKept = isCurrent || !this.#isAskedSince(sha, askedAtMs);
       if (found === null || found.key.revokedAtMs !== null || found.hasNoCustomer) {
-        this.#known.delete(sha);
+        if (isKept) this.#known.delete(sha);
         // Under a wrong pepper no key is found, and a 401 would make clients discard good keys.
         if (found === null && this.#options.isPepperRight?.() === false) return { identity: UNAVAILABLE };
         const identity = found === null ? NO_RECORD : found.key.revokedAtMs !== null ? REVOKED : NO_CUSTOMER;
         if (isCurrent) this.#unknown.set(sha, { identity, untilMs: this.#options.monotonicMs() + UNKNOWN_FOR_MS });
         return { identity };
       }
-      const known = this.#remember(sha, found, askedAtMs, isCurrent ? epoch : CHANGED);
+      const known = this.#knownOf(sha, found, askedAtMs, isCurrent ? epoch : CHANGED);
+      if (isKept) this.#known.set(sha, known);
       if (found.oldDigest !== null && askedAtMs >= known.rehashAtMs) void this.#rehash(known, found.oldDigest, sha);
       return { known };
     } catch (error) {
@@ -353,10 +355,10 @@ export class Identifier {
     return { ...found, customer, hasNoCustomer: customer === null };
   }
 
-  #remember(sha: string, { key, secret, customer }: CustomerKeyMatch, askedAtMs: number, epoch: number): KnownSecret {
+  #knownOf(sha: string, { key, secret, customer }: CustomerKeyMatch, askedAtMs: number, epoch: number): KnownSecret {
     const before = this.#known.peek(sha);
     const usedOn = this.#noteUse(key, secret, before?.usedOn ?? NEVER);
-    const known: KnownSecret = {
+    return {
       // The same object while the key is unchanged: other modules cache by the identity of the consumer object.
       identity: consumerOf(key, customer?.customer ?? null, secret, before?.identity.key ?? null),
       keyId: key.id,
@@ -375,8 +377,20 @@ export class Identifier {
       rehashAtMs: before?.rehashAtMs ?? 0,
       usedOn,
     };
-    this.#known.set(sha, known);
-    return known;
+  }
+
+  /**
+   * Whether memory has an answer to a question that was asked then or later.
+   *
+   * Fault: a look-up is slow, the key is revoked meanwhile, and a second look-up is faster. The first one would bring the revoked key back
+   * into memory, where it works while the store is away.
+   */
+  #isAskedSince(sha: string, askedAtMs: number): boolean {
+    const [known, unknown] = [this.#known.peek(sha), this.#unknown.peek(sha)];
+    return (
+      (known !== undefined && known.confirmedAtMs >= askedAtMs) ||
+      (unknown !== undefined && unknown.untilMs - UNKNOWN_FOR_MS >= askedAtMs)
+    );
   }
 
   /** The first use on each day is noted, so a secret is looked up again on the next day, and soon if its use could not be noted. */

@@ -150,14 +150,16 @@ export class KnownCustomers {
     const [changes, epoch, askedAtMs] = [this.#changes, this.#epoch, this.#options.monotonicMs()];
     try {
       const stored = await this.#options.store.get(id);
-      const before = this.#entries.peek(id)?.known?.customer ?? null;
+      const isCurrent = changes === this.#changes;
+      const before = this.#entries.peek(id);
       const entry: Entry = {
-        known: stored === null ? null : knownOf(stored, before),
+        known: stored === null ? null : knownOf(stored, before?.known?.customer ?? null),
         askedAtMs,
         freshUntilMs: askedAtMs + (stored === null ? PAUSE_MS : CONFIRM_AFTER_MS),
-        epoch: changes === this.#changes ? epoch : CHANGED,
+        epoch: isCurrent ? epoch : CHANGED,
       };
-      this.#entries.set(id, entry);
+      // A look-up that began before a change may end after one that began later: see `Identifier.#ask`.
+      if (isCurrent || before === undefined || before.askedAtMs < askedAtMs) this.#entries.set(id, entry);
       return entry;
     } finally {
       // `forget` has removed this look-up, and a later one may be in its place.

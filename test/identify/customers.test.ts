@@ -95,6 +95,23 @@ describe('a key of a customer', () => {
     expect(told(await identifier.identify(keys[1]!.secret))).toBe('unavailable');
   });
 
+  test('that is revoked while its first look-up is slow stays revoked when that look-up ends (reliability 510)', async () => {
+    const { identifier, store, stored, secret, id, pass } = await keysOfOne(someCustomer());
+    const gate = Promise.withResolvers<void>();
+    stored.gate = gate.promise;
+    const first = identifier.identify(secret);
+    await eventually(() => expect(stored.lookUps).toBe(1));
+    stored.gate = null;
+    await store.create({ ...store.keys.get(id)!, revokedAtMs: 1 });
+    identifier.forget(id);
+    expect(await identifier.identify(secret)).toMatchObject({ cause: 'the key is revoked' });
+    gate.resolve();
+    expect(told(await first)).toBe(id);
+    pass(1_000);
+    store.isAway = true;
+    expect(told(await identifier.identify(secret))).toBe('unavailable');
+  });
+
   test('is marked by its customer as long as it has it, and as long as it is in memory', async () => {
     const customers = [someCustomer(), someCustomer({ plan: 'free' })];
     const { identifier, stored, store, secret, id } = await keysOfOne(customers[0]!);
@@ -148,6 +165,22 @@ describe('a customer that tokens name', () => {
     customers.forget(customer.id);
     await older;
     expect(customers.of(customer.id)).toBeInstanceOf(Promise);
+  });
+
+  test('that is suspended while a look-up is slow stays suspended when that look-up ends (reliability 510)', async () => {
+    const { customers, stored, clock, customer } = known();
+    const gate = Promise.withResolvers<void>();
+    stored.gate = gate.promise;
+    const slow = customers.of(customer.id);
+    stored.gate = null;
+    await stored.create({ ...customer, suspended: { atMs: 1, untilMs: null } });
+    customers.forget(customer.id);
+    expect(await customers.of(customer.id)).toMatchObject({ suspended: { id: customer.id } });
+    gate.resolve();
+    expect(await slow).toMatchObject({ id: customer.id });
+    stored.isAway = true;
+    clock.monotonicMs += 10_000;
+    expect(await customers.of(customer.id)).toMatchObject({ suspended: { id: customer.id } });
   });
 
   test('is used while it cannot be confirmed, until it is too old; each half second reports that once', async () => {

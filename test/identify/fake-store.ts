@@ -78,16 +78,20 @@ export class FakeStore implements KeyStore {
   }
 }
 
-/** A store of customers in memory that counts what it is asked, and can be away. */
+/** A store of customers in memory that counts what it is asked, and can be away or slow. */
 export class FakeCustomers implements CustomerStore {
   readonly customers = new Map<string, StoredCustomer>();
   lookUps = 0;
   isAway = false;
+  /** While set, look-ups wait for it after they have read. */
+  gate: Promise<void> | null = null;
 
   async get(id: string) {
     this.lookUps++;
     if (this.isAway) throw new Failure('store_unavailable', 'away');
-    return this.customers.get(id) ?? null;
+    const found = this.customers.get(id) ?? null;
+    if (this.gate !== null) await this.gate;
+    return found;
   }
 
   async list() {
