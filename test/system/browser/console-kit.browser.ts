@@ -1,6 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { countText, plural } from '../../../src/admin/console/page/kit/format.tsx';
+import { Badge } from '../../../src/admin/console/page/kit/page.tsx';
+import { Good } from '../../../src/admin/console/page/kit/seen.tsx';
+import { ifKnown, oldFrom, type Reading, UNKNOWN } from '../../../src/admin/console/page/reading.ts';
 import { fileOf, KINDS, MACHINE_FILE, shoot } from '../../../tools/console/kit/pictures.ts';
 import { serveKit } from '../../../tools/console/kit/serve-kit.ts';
 import { launchBrowser } from './console-visit.ts';
@@ -55,3 +59,24 @@ async function differingShare(...pictures: [Buffer, Buffer]): Promise<number> {
   await page.close();
   return share;
 }
+
+test('a value that is not known is no text, no count and no green', () => {
+  const reading: Reading<number> = UNKNOWN as Reading<number>;
+  // None of these lines compiles, and each is marked as that: `npm run types` says so if one does.
+  const wrong = [
+    // @ts-expect-error a count
+    () => countText(reading),
+    // @ts-expect-error a sentence
+    () => plural(reading, 'key'),
+    // @ts-expect-error a value without asking whether it is known
+    () => reading.value,
+    // @ts-expect-error a green state
+    () => Good({ of: reading, children: 'Active' }),
+    // @ts-expect-error a green state of no value
+    () => Badge({ kind: 'good', children: 'Active' }),
+  ];
+  expect(wrong).toHaveLength(5);
+  expect(ifKnown(reading)).toBeNull();
+  const known = { state: 'known', value: 3, at: 1_000, everyMs: 2_000 } as const;
+  expect(oldFrom(known)).toBe(7_000);
+});

@@ -7,6 +7,7 @@ import { MomentField, momentIn } from './kit/moment-field.tsx';
 import { Shown } from './kit/states.tsx';
 import { SHARED, useUsage } from './limits.tsx';
 import { effectOf } from './operation-words.ts';
+import { ifKnown } from './reading.ts';
 import { ApiError, request, useOnce } from './requests.ts';
 import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, Usage } from './types.ts';
 
@@ -47,7 +48,7 @@ export function HelpDialog(changes: Changes) {
 export function LiftDialog({ of, onClose, onChanged }: Changes) {
   const { id, name, plan } = of;
   const usage = useUsage(of.id, of.plan);
-  const topUp = useTopUp(of, usage.data?.windows);
+  const topUp = useTopUp(of, ifKnown(usage.reading)?.windows);
   const [isToppingUp, setToppingUp] = useState(false);
   const [toppedUpWindow, setToppedUpWindow] = useState<string | null>(null);
   const toggle = () => {
@@ -80,7 +81,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   };
   return (
     <ChangeDialog title={`Lift the ban of ${name ?? id}`} action="Lift the ban" act={act} onClose={onClose}>
-      {usage.data !== null && <LiftEffect of={usage.data} toppedUpWindow={toppedUpWindow} />}
+      {usage.reading.state === 'known' && <LiftEffect of={usage.reading.value} toppedUpWindow={toppedUpWindow} />}
       <p>{effectOf(id, 'lift')}</p>
       <ReasonField />
       {(plan || !id.startsWith('jwt_')) && (
@@ -130,7 +131,7 @@ export function TopUpDialog({ of: helped, onClose, onChanged }: Changes) {
   const of = toppedUp(helped);
   const { id, name } = of;
   const usage = useUsage(of.id, of.plan);
-  const topUp = useTopUp(of, usage.data?.windows);
+  const topUp = useTopUp(of, ifKnown(usage.reading)?.windows);
   const act = async (form: FormData) => {
     const message = await topUp(form);
     onChanged?.();

@@ -14,10 +14,10 @@ import type { Plan, UndoneTopUp, Usage } from './types.ts';
 /** How the names of limits begin that all keys of a customer share. They are changed for the customer alone. */
 export const SHARED = 'customer-';
 
-/** The counts of a caller. @param id null: nothing is read */
-export function useUsage(id: string | null, plan?: string | null): Resource<Usage> {
+/** The counts of a caller. @param id null: nothing is read. @param everyMs as of useResource */
+export function useUsage(id: string | null, plan?: string | null, everyMs: number | null = null): Resource<Usage> {
   const query = id?.startsWith('jwt_') ? plan && `?plan=${encodeURIComponent(plan)}` : '';
-  return useResource<Usage>(id === null || query == null ? null : `${pathOf(id)}/usage${query}`);
+  return useResource<Usage>(id === null || query == null ? null : `${pathOf(id)}/usage${query}`, everyMs);
 }
 
 export function Limits({

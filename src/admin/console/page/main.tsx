@@ -3,13 +3,16 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Account } from './account-menu.tsx';
 import { Find } from './find.tsx';
 import { Notices } from './kit/dialog.tsx';
+import { momentText } from './kit/format.tsx';
 import { Icon, type IconName } from './kit/icon.tsx';
 import { Page } from './kit/page.tsx';
+import { useIsOld } from './kit/seen.tsx';
 import { Empty, Loading, Problem } from './kit/states.tsx';
 import { startTheme } from './kit/theme.ts';
 import { followLinks, hrefOf, usePlace } from './place.ts';
+import type { Known } from './reading.ts';
 import { WatchedSettings } from './refused-settings.tsx';
-import { ApiError, onChanged, useRefresh, useResource } from './requests.ts';
+import { ApiError, onChanged, useResource } from './requests.ts';
 import { SignInGate } from './signed-in.tsx';
 import type { RefusedPage } from './types.ts';
 
@@ -173,14 +176,29 @@ const COUNT_MS = 15_000;
 
 /** Shows how many callers are banned now or, if no caller is banned, how many are refused. Shows nothing while all callers are served. */
 function BannedCount() {
-  const { data, reload } = useResource<RefusedPage>('/admin/now?limit=100');
-  useRefresh(reload, COUNT_MS);
+  const { reading, reload } = useResource<RefusedPage>('/admin/now?limit=100', COUNT_MS);
   useEffect(() => onChanged(reload), [reload]);
-  const all = data?.consumers ?? [];
+  if (reading.state === 'failed') {
+    return (
+      <span class="count" title="Unknown who is refused">
+        {' '}
+        –
+      </span>
+    );
+  }
+  return reading.state === 'known' && <Counted of={reading} />;
+}
+
+function Counted({ of }: { of: Known<RefusedPage> }) {
+  const isOld = useIsOld(of);
+  const all = of.value.consumers;
   const banned = all.filter(({ state }) => state === 'banned').length;
   if (all.length === 0) return null;
   return (
-    <span class={`count ${banned > 0 ? 'bad' : ''}`}> {banned > 0 ? `${banned} banned` : `${all.length} refused`}</span>
+    <span class={`count ${banned > 0 && !isOld ? 'bad' : ''}`} title={isOld ? `As of ${momentText(of.at)}` : undefined}>
+      {' '}
+      {banned > 0 ? `${banned} banned` : `${all.length} refused`}
+    </span>
   );
 }
 

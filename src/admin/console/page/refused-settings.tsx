@@ -1,5 +1,6 @@
 import { countText, Prose, plural } from './kit/format.tsx';
-import { useRefresh, useResource } from './requests.ts';
+import { ifKnown } from './reading.ts';
+import { useResource } from './requests.ts';
 import type { Gateway, GatewayList } from './types.ts';
 
 /** How often a screen without live data reads the state of the gateways, in milliseconds. */
@@ -7,9 +8,8 @@ const EVERY_MS = 15_000;
 
 /** The banner for screens without live data. */
 export function WatchedSettings() {
-  const { data, reload } = useResource<GatewayList>('/admin/gateways');
-  useRefresh(reload, EVERY_MS);
-  return data && <RefusedSettings gateways={data.gateways} />;
+  const list = ifKnown(useResource<GatewayList>('/admin/gateways', EVERY_MS).reading);
+  return list && <RefusedSettings gateways={list.gateways} />;
 }
 
 /** A banner while gateways refuse gateway.yaml or plans.yaml as they are now: each fault with its file and line. */

@@ -1,4 +1,5 @@
-import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { type Reading, UNKNOWN } from './reading.ts';
 
 // The page's requests to the admin API. Nothing here is private: `GET /admin/openapi.json` describes every request.
 
@@ -95,30 +96,31 @@ export function useOnce(): (body: object) => Readonly<Record<string, string>> {
   };
 }
 
-/** What a screen reads. While it is read again, the earlier data stay on the screen. */
+/** What a screen reads. While it is read again, the earlier value stays on the screen. */
 export interface Resource<T> {
-  readonly data: T | null;
+  readonly reading: Reading<T>;
   readonly etag: string | null;
+  /** Why the last attempt failed; null if it did not. The reading may be an earlier one. */
   readonly error: ApiError | null;
   readonly isLoading: boolean;
   readonly reload: () => Promise<void>;
 }
 
-/** How long after a temporary failure the page reads a resource again, in milliseconds. */
+/** How long after a temporary failure the page reads a resource a second time, and then again and again, in milliseconds. */
+const SECOND_MS = 300;
 const RETRY_MS = 3_000;
+/** As the interval of a value that is read once: after a minute the page says of when it is. */
+const ONCE_MS = 20_000;
 
-/** Reads `path`, and again when it changes. @param path null: nothing is read */
-export function useResource<T>(path: string | null): Resource<T> {
-  const [state, setState] = useState<{
-    path: string | null;
-    data: T | null;
-    etag: string | null;
-    error: ApiError | null;
-  }>({
+/**
+ * Reads `path`, and again when it changes. What fails for the moment is read a second time before the screen says so.
+ * @param path null: nothing is read
+ * @param everyMs how often it is read again while the page is in use; null: only when `reload` is called
+ */
+export function useResource<T>(path: string | null, everyMs: number | null = null): Resource<T> {
+  const [state, setState] = useState<Pick<Resource<T>, 'reading' | 'etag' | 'error'> & { path: string | null }>({
+    ...NOTHING,
     path: null,
-    data: null,
-    etag: null,
-    error: null,
   });
   const [isLoading, setLoading] = useState(path !== null);
   const running = useRef<AbortController | null>(null);
@@ -127,14 +129,19 @@ export function useResource<T>(path: string | null): Resource<T> {
     if (path === null) return;
     const controller = new AbortController();
     running.current = controller;
+    const { signal } = controller;
     setLoading(true);
     try {
-      const { data, etag } = await request<T>('GET', path, { signal: controller.signal });
-      setState({ path, data, etag, error: null });
+      const { data, etag } = await twice(() => request<T>('GET', path, { signal }));
+      const reading = { state: 'known', value: data, at: Date.now(), everyMs: everyMs ?? ONCE_MS } as const;
+      if (!signal.aborted) setState({ path, reading, etag, error: null });
     } catch (error) {
-      if (controller.signal.aborted) return;
+      if (signal.aborted) return;
       if (!(error instanceof ApiError)) throw error;
-      setState((before) => ({ ...(before.path === path ? before : { path, data: null, etag: null }), error }));
+      setState((before) => {
+        if (before.path === path && before.reading.state === 'known') return { ...before, error };
+        return { path, reading: { state: 'failed', error }, etag: null, error };
+      });
     }
     setLoading(false);
   }, [path]);
@@ -142,30 +149,38 @@ export function useResource<T>(path: string | null): Resource<T> {
     void reload();
     return () => running.current?.abort();
   }, [reload]);
-  const { error } = state;
+  const { reading, etag, error } = state.path === path ? state : NOTHING;
   useEffect(() => {
     if (error === null || !isPassing(error)) return;
     const timer = setTimeout(() => void reload(), RETRY_MS);
     return () => clearTimeout(timer);
   }, [error, reload]);
-  const isCurrent = state.path === path;
-  return {
-    data: isCurrent ? state.data : null,
-    etag: isCurrent ? state.etag : null,
-    error: isCurrent ? error : null,
-    isLoading,
-    reload,
-  };
+  useRefresh(() => error?.status !== 404 && reload(), everyMs);
+  return { reading, etag, error, isLoading, reload };
+}
+
+const NOTHING = { reading: UNKNOWN, etag: null, error: null } as const;
+
+/** Makes a read again if it failed for the moment. */
+async function twice<T>(read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!(error instanceof ApiError && isPassing(error))) throw error;
+    await new Promise((resolve) => setTimeout(resolve, SECOND_MS));
+    return read();
+  }
 }
 
 /** How long after the last input the page continues to read by itself, in milliseconds: each request keeps a session alive. */
 const QUIET_MS = 300_000;
 
 /** Reads repeatedly while the page is in use: not in a hidden tab, and not after five minutes without input. */
-export function useRefresh(reload: () => unknown, everyMs: number): void {
+function useRefresh(reload: () => unknown, everyMs: number | null): void {
   const latest = useRef(reload);
   latest.current = reload;
   useEffect(() => {
+    if (everyMs === null) return;
     let usedAt = Date.now();
     const use = () => {
       usedAt = Date.now();
@@ -203,17 +218,29 @@ export function isPassing({ code }: ApiError): boolean {
 
 export type StreamState = 'connecting' | 'open' | 'lost' | 'ended';
 
+/** The last value that a stream has sent, by the name of its event. Once the stream is lost, it is old. */
+export function useLatest<T>(path: string, name: string, everyMs: number): readonly [StreamState, Reading<T>] {
+  const [latest, setLatest] = useState<Reading<T>>(UNKNOWN);
+  const { state } = useEvents(path, [name], (event, data) => {
+    if (event === name) setLatest({ state: 'known', value: data as T, at: Date.now(), everyMs });
+  });
+  const isCut = state !== 'open' && latest.state === 'known';
+  return [state, useMemo(() => (isCut ? { ...latest, everyMs: 0 } : latest), [isCut, latest])];
+}
+
 /**
  * Follows a stream of server-sent events. One that was lost or has ended is opened again.
  * @param path null: nothing is followed
  * @param onEvent called with the name of each event, `end` included, and its data
+ * @returns `heard`: when the gateway sent anything last
  */
 export function useEvents(
   path: string | null,
   names: readonly string[],
   onEvent: (name: string, data: unknown) => void,
-): StreamState {
+): { readonly state: StreamState; readonly heard: Reading<null> } {
   const [state, setState] = useState<StreamState>('connecting');
+  const [heardAt, setHeardAt] = useState<number | null>(null);
   const listener = useRef(onEvent);
   listener.current = onEvent;
   const list = names.join();
@@ -231,7 +258,10 @@ export function useEvents(
     };
     const open = () => {
       source = new EventSource(path);
-      source.onopen = () => setState('open');
+      source.onopen = () => {
+        setState('open');
+        setHeardAt(Date.now());
+      };
       source.onerror = () => {
         setState('lost');
         // The browser opens a stream again by itself, unless the response was an error.
@@ -252,5 +282,6 @@ export function useEvents(
       source.close();
     };
   }, [path, list]);
-  return state;
+  const everyMs = state === 'open' ? Number.POSITIVE_INFINITY : 0;
+  return { state, heard: heardAt === null ? UNKNOWN : { state: 'known', value: null, at: heardAt, everyMs } };
 }

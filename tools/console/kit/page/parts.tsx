@@ -12,13 +12,17 @@ import { Menu } from '../../../../src/admin/console/page/kit/menu.tsx';
 import { MomentField } from '../../../../src/admin/console/page/kit/moment-field.tsx';
 import { Badge, Page, Section } from '../../../../src/admin/console/page/kit/page.tsx';
 import { PatchText } from '../../../../src/admin/console/page/kit/patch-view.tsx';
+import { Good } from '../../../../src/admin/console/page/kit/seen.tsx';
 import { Segments } from '../../../../src/admin/console/page/kit/segments.tsx';
 import { Empty, Loading, Problem } from '../../../../src/admin/console/page/kit/states.tsx';
 import { Tabs } from '../../../../src/admin/console/page/kit/tabs.tsx';
+import type { Known } from '../../../../src/admin/console/page/reading.ts';
 import { ApiError } from '../../../../src/admin/console/page/requests.ts';
 
 // Every part of the design system of the console on one page, for people who change it. It shows no moment, so that two pictures of it
 // are the same.
+
+const PRESENT: Known<null> = { state: 'known', value: null, at: 0, everyMs: Number.POSITIVE_INFINITY };
 
 const ICONS: readonly IconName[] = [
   ...([
@@ -122,7 +126,7 @@ function Parts() {
         </Section>
         <Section title="States">
           <p class="actions">
-            <Badge kind="good">Active</Badge>
+            <Good of={PRESENT}>Active</Good>
             <Badge kind="warn">Suspended</Badge>
             <Badge kind="bad">Banned</Badge>
             <Badge kind="plain">Revoked</Badge>
@@ -186,8 +190,8 @@ function Parts() {
                 chosen={chosen}
                 choose={choose}
                 tabs={[
-                  { name: 'a', title: 'Refused', count: 2, isBad: true },
-                  { name: 'b', title: 'Near a limit', count: 0 },
+                  { name: 'a', title: 'Refused', count: { ...PRESENT, value: 2 }, isBad: true },
+                  { name: 'b', title: 'Near a limit', count: { ...PRESENT, value: 0 } },
                 ]}
               >
                 <Table

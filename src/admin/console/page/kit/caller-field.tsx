@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { changeQuery, usePlace } from '../place.ts';
+import { ifKnown } from '../reading.ts';
 import { usePaused, useResource } from '../requests.ts';
 import type { CustomerPage, Key, KeyOrCustomer, KeyPage } from '../types.ts';
 import { isCustomer, nameOf } from './callers.tsx';
@@ -18,8 +19,9 @@ function useMatching(text: string | null, withCustomers: boolean): readonly KeyO
   const query = text === null ? '' : `?limit=${OFFERED}&q=${encodeURIComponent(text)}`;
   const keys = useResource<KeyPage>(text === null ? null : `/admin/keys${query}`);
   const customers = useResource<CustomerPage>(text === null || !withCustomers ? null : `/admin/customers${query}`);
-  if (keys.data === null || (withCustomers && customers.data === null)) return null;
-  return [...(customers.data?.customers ?? []), ...keys.data.keys];
+  const [foundKeys, foundCustomers] = [ifKnown(keys.reading)?.keys, ifKnown(customers.reading)?.customers];
+  if (foundKeys === undefined || (withCustomers && foundCustomers === undefined)) return null;
+  return [...(foundCustomers ?? []), ...foundKeys];
 }
 
 /** A field of Filters, by the name `key`. @param withCustomers whether a customer may be named too */

@@ -1,5 +1,5 @@
-import type { ComponentChildren } from 'preact';
-import { useMemo, useState } from 'preact/hooks';
+import { Component, type ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
 import { Icon } from './icon.tsx';
 
 export interface Column<Row> {
@@ -107,10 +107,23 @@ function openRow({ target, currentTarget }: MouseEvent): void {
   (currentTarget as Element).querySelector<HTMLElement>('th a')?.click();
 }
 
-/** One row. While the row and the columns stay the same objects, it is not compared again: a tail has 500 rows. */
-function TableRow<Row>({ row, columns }: { row: Row; columns: readonly Column<Row>[] }) {
-  return useMemo(
-    () => (
+interface RowProps<Row> {
+  readonly row: Row;
+  readonly columns: readonly Column<Row>[];
+}
+
+/**
+ * One row. While the row and the columns stay the same objects, it is not drawn again: a tail has many rows.
+ *
+ * Fault: a row that remembered its elements (`useMemo`) kept those of all rows before it alive, 1.3 GB after five minutes of Requests.
+ */
+class TableRow<Row> extends Component<RowProps<Row>> {
+  override shouldComponentUpdate({ row, columns }: RowProps<Row>): boolean {
+    return row !== this.props.row || columns !== this.props.columns;
+  }
+
+  override render({ row, columns }: RowProps<Row>) {
+    return (
       <tr onClick={openRow}>
         {columns.map(({ title, isNumber, isName, cell }) =>
           isName ? (
@@ -124,7 +137,6 @@ function TableRow<Row>({ row, columns }: { row: Row; columns: readonly Column<Ro
           ),
         )}
       </tr>
-    ),
-    [row, columns],
-  );
+    );
+  }
 }

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { navigate, usePlace } from '../place.ts';
+import { ifKnown } from '../reading.ts';
 import { useResource } from '../requests.ts';
 import type { InForce } from '../types.ts';
 import { Field, faultOf } from './dialog.tsx';
@@ -90,8 +91,8 @@ export function Choice({
 
 /** A choice among the plans in force. */
 export function PlanChoice({ id, onChange }: { id: string; onChange?: (value: string) => void }) {
-  const { data } = useResource<InForce>('/admin/plans');
-  const options = (data?.plans ?? []).map(({ name }) => [name, name] as const);
+  const plans = ifKnown(useResource<InForce>('/admin/plans').reading)?.plans;
+  const options = (plans ?? []).map(({ name }) => [name, name] as const);
   return <Choice id={id} name="plan" label="Plan" any="all" options={options} onChange={onChange} />;
 }
 

@@ -19,7 +19,7 @@ export function later<Props extends Closing>(load: () => Promise<ComponentType<P
       };
       load().then(show, () => {
         notify('The gateway did not send this part of the page. Reload the page, and try again.');
-        (props.onClose as () => void)();
+        (props.onClose as (made: null) => void)(null);
       });
     }, []);
     return Part === null ? null : <Part {...props} />;

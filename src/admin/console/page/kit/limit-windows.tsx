@@ -40,9 +40,9 @@ export function entriesOf(windows: Windows): readonly (readonly [name: string, w
   return Object.entries(windows);
 }
 
-/** Whether a ban or a limit refuses the next request of a caller, or some of them. @param usage null while that is unknown */
-export function isRefusing(usage: Usage | null): boolean {
-  return usage !== null && (usage.ban !== null || spentIn(usage.windows).length > 0);
+/** Whether a ban or a limit refuses the next request of a caller, or some of them. */
+export function isRefusing({ ban, windows }: Usage): boolean {
+  return ban !== null || spentIn(windows).length > 0;
 }
 
 /** The windows of which nothing is left. */

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { ifKnown } from '../reading.ts';
 import { ApiError, type Resource, request, useResource } from '../requests.ts';
 import { shownText } from './format.tsx';
 
@@ -20,8 +21,9 @@ export function useMore<T extends { readonly cursor: string | null }>(path: stri
   const [isLoading, setLoading] = useState(false);
   const [error, setError] = useState<string | null>(null);
   // Pages that follow an earlier first page, or that of another path, no longer belong to the list.
-  const later = rest.after === first.data ? rest.pages : [];
-  const pages = first.data === null ? [] : [first.data, ...later];
+  const begin = ifKnown(first.reading);
+  const later = rest.after === begin ? rest.pages : [];
+  const pages = begin === null ? [] : [begin, ...later];
   const cursor = pages.at(-1)?.cursor ?? null;
   const load = async () => {
     if (isLoading || cursor === null) return;
@@ -32,7 +34,7 @@ export function useMore<T extends { readonly cursor: string | null }>(path: stri
         'GET',
         `${path}${path.includes('?') ? '&' : '?'}cursor=${encodeURIComponent(cursor)}`,
       );
-      setRest({ after: first.data, pages: [...later, data] });
+      setRest({ after: begin, pages: [...later, data] });
     } catch (failure) {
       if (!(failure instanceof ApiError)) throw failure;
       setError(failure.message);

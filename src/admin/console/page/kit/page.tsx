@@ -62,11 +62,11 @@ export function Section({
   );
 }
 
-/** How a state is to be taken: as it should be, worth a look, wrong, or neither. */
-export type BadgeKind = 'good' | 'warn' | 'bad' | 'plain';
+/** How a state is to be taken: well and over, worth a look, wrong, or neither. What is well at present is `Good`. */
+export type BadgeKind = 'done' | 'warn' | 'bad' | 'plain';
 
 const SIGNS: Readonly<Record<BadgeKind, IconName>> = {
-  good: 'check',
+  done: 'check',
   warn: 'alert',
   bad: 'stop',
   plain: 'ring',
@@ -75,7 +75,7 @@ const SIGNS: Readonly<Record<BadgeKind, IconName>> = {
 /** A state in words, with a shape of its own, so that its colour is not the only sign. */
 export function Badge({ kind, children }: { kind: BadgeKind; children: ComponentChildren }) {
   return (
-    <span class={`badge ${kind}`}>
+    <span class={`badge ${kind === 'done' ? 'good' : kind}`}>
       <Icon of={SIGNS[kind]} />
       <span>{children}</span>
     </span>

@@ -1,6 +1,8 @@
 import type { ComponentChildren } from 'preact';
+import type { Known } from '../reading.ts';
 import type { ApiError, Resource } from '../requests.ts';
 import { isPassing } from '../requests.ts';
+import { Aged } from './seen.tsx';
 
 // What a screen shows without data: while it loads, when the store has no entries, when a request has failed.
 
@@ -56,7 +58,7 @@ function explained(error: ApiError): { title: string; more: string | null } {
   return { title: 'This did not work', more: null };
 }
 
-/** Shows a resource: its data, or why there is no data. Earlier data stay visible under an error. */
+/** Shows a resource: its value, or why there is no value. An earlier value stays visible under an error. */
 export function Shown<T>({
   of: resource,
   what,
@@ -65,16 +67,16 @@ export function Shown<T>({
   of: Resource<T>;
   /** For "Loading …". */
   what: string;
-  children: (data: T) => ComponentChildren;
+  children: (value: T, known: Known<T>) => ComponentChildren;
 }) {
-  const { data, error, reload } = resource;
-  if (data === null) {
-    return error === null ? <Loading what={what} /> : <Problem error={error} retry={reload} />;
-  }
+  const { reading, error, reload } = resource;
+  const problem = error !== null && <Problem error={error} retry={reload} />;
+  if (reading.state === 'unknown') return problem || <Loading what={what} />;
+  if (reading.state === 'failed') return problem || <p class="muted">Unknown for now.</p>;
   return (
     <>
-      {error !== null && <Problem error={error} retry={reload} />}
-      {children(data)}
+      {problem}
+      <Aged of={reading}>{children(reading.value, reading)}</Aged>
     </>
   );
 }

@@ -1,10 +1,12 @@
 import type { ComponentChildren } from 'preact';
+import type { Known, Reading } from '../reading.ts';
+import { useIsOld } from './seen.tsx';
 
 export interface Tab {
   readonly name: string;
   readonly title: string;
   /** How much is behind it; 0 is shown muted. */
-  readonly count: number;
+  readonly count: Reading<number>;
   readonly isBad?: boolean;
 }
 
@@ -50,7 +52,7 @@ export function Tabs({
             tabindex={name === chosen ? 0 : -1}
             onClick={() => choose(name)}
           >
-            {title} <span class={`count ${isBad && count > 0 ? 'bad' : ''}`}>{count}</span>
+            {title} <Count of={count} isBad={isBad} />
           </button>
         ))}
       </div>
@@ -59,4 +61,13 @@ export function Tabs({
       </div>
     </>
   );
+}
+
+function Count({ of, isBad = false }: { of: Reading<number>; isBad?: boolean | undefined }) {
+  return of.state === 'known' ? <KnownCount of={of} isBad={isBad} /> : <span class="count">–</span>;
+}
+
+function KnownCount({ of, isBad }: { of: Known<number>; isBad: boolean }) {
+  const isOld = useIsOld(of);
+  return <span class={`count ${isBad && of.value > 0 && !isOld ? 'bad' : ''}`}>{isOld ? '–' : of.value}</span>;
 }

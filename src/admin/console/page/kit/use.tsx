@@ -78,7 +78,7 @@ interface Use {
  * @param path of its record in the admin API
  * @param usage of which the month window says when a billing month begins; null while it is not known
  */
-export function useUse(path: string, usage: Usage | null): Use {
+export function useUse(path: string, usage: Usage | null, everyMs: number | null): Use {
   const { query } = usePlace();
   const span = spanOf(query, billingDayOf(usage?.windows ?? {}), Date.now());
   const asked = new URLSearchParams();
@@ -90,7 +90,7 @@ export function useUse(path: string, usage: Usage | null): Use {
   }
   const unit = query.get('unit');
   if (unit !== null) asked.set('unit', unit);
-  return { span, history: useResource<History>(span === null ? null : `${path}/history?${asked}`) };
+  return { span, history: useResource<History>(span === null ? null : `${path}/history?${asked}`, everyMs) };
 }
 
 /** @param id of the key or customer, for the name of the file; @param usage null while its units are not known */

@@ -3,7 +3,7 @@ import { Badge, type BadgeKind } from './page.tsx';
 
 /** The judgements of the log, in words. */
 export const VERDICTS: Readonly<Record<string, readonly [title: string, kind: BadgeKind]>> = {
-  admitted: ['Admitted', 'good'],
+  admitted: ['Admitted', 'done'],
   refused: ['Refused', 'warn'],
   banned: ['Banned', 'bad'],
   unauthenticated: ['Unknown caller', 'warn'],

@@ -2,12 +2,14 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Meter } from '../kit/charts.tsx';
 import { CopyId } from '../kit/copy.tsx';
-import { countText, Time, Until } from '../kit/format.tsx';
+import { countText, Time } from '../kit/format.tsx';
 import { isRefusing, ResetText, tightestOf, windowText } from '../kit/limit-windows.tsx';
 import { MoreMenu } from '../kit/menu.tsx';
 import { Badge } from '../kit/page.tsx';
+import { Aged } from '../kit/seen.tsx';
 import { isOn, titleOf, verbOf } from '../operation-words.ts';
 import { OPERATIONS } from '../operations.js';
+import { derived, type Reading } from '../reading.ts';
 import type { Resource } from '../requests.ts';
 import { may, useSession } from '../signed-in.tsx';
 import type { RefusalsOfCaller, Usage } from '../types.ts';
@@ -23,29 +25,33 @@ export function CallerCard({
   recent,
 }: {
   id: string;
-  /** The badge of its state; false while it is not known, or while a ban or a limit says more. */
+  /** The badge of its state. */
   state: ComponentChildren;
   /** Why it admits no request, in place of its limits; null if it may. */
   ended: ComponentChildren;
   facts: ComponentChildren;
-  usage: Usage | null;
+  usage: Reading<Usage>;
   recent: Resource<RefusalsOfCaller>;
 }) {
-  const ban = usage?.ban ?? null;
   return (
     <div class="panel caller-card">
       <p class="actions caller-head">
         {state}
-        {ban !== null && (
-          <Badge kind="bad">
-            Banned until <Until at={ban.until} />
-          </Badge>
-        )}
         <CopyId id={id} />
         {facts}
       </p>
-      {ended === null ? usage !== null && <Tightest of={usage} /> : <p>{ended}</p>}
-      <LastCall of={recent.data} isServed={usage !== null && !isRefusing(usage)} isEnded={ended !== null} />
+      {ended !== null ? (
+        <p>{ended}</p>
+      ) : (
+        usage.state === 'known' && (
+          <Aged of={usage}>
+            <Tightest of={usage.value} />
+          </Aged>
+        )
+      )}
+      {recent.reading.state === 'known' && (
+        <LastCall of={recent.reading.value} isRefused={derived(usage, isRefusing)} isEnded={ended !== null} />
+      )}
     </div>
   );
 }
@@ -111,12 +117,18 @@ function Tightest({ of: { windows } }: { of: Usage }) {
   );
 }
 
-/** @param isServed whether neither a ban nor a limit refuses its next request */
-function LastCall({ of, isServed, isEnded }: { of: RefusalsOfCaller | null; isServed: boolean; isEnded: boolean }) {
-  if (of === null) return null;
-  const { last, refusedSince, complete } = of;
+/** @param isRefused whether a ban or a limit refuses its next request */
+function LastCall({
+  of: { last, refusedSince, complete },
+  isRefused,
+  isEnded,
+}: {
+  of: RefusalsOfCaller;
+  isRefused: Reading<boolean>;
+  isEnded: boolean;
+}) {
   const since =
-    refusedSince === null || isEnded ? null : isServed ? (
+    refusedSince === null || isEnded || isRefused.state !== 'known' ? null : !isRefused.value ? (
       <>
         It was refused from <Time at={refusedSince} /> on; nothing refuses its next request.{' '}
       </>

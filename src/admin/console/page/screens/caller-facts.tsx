@@ -1,7 +1,9 @@
 import { Time, Until } from '../kit/format.tsx';
 import { Badge } from '../kit/page.tsx';
+import { Good, NotKnown } from '../kit/seen.tsx';
+import type { Reading } from '../reading.ts';
 import type { Key, KeyOrCustomer } from '../types.ts';
-import { stateOf } from './caller-state.ts';
+import { type Standing, stateOf } from './caller-state.ts';
 
 // What is shown of the states of keys and customers.
 
@@ -26,15 +28,30 @@ export function SuspendedText({ since, until, reason }: NonNullable<KeyOrCustome
   );
 }
 
-export function KeyState({ of: key, isBanned }: { of: Key; isBanned: boolean }) {
+/** What the limits of a caller do with its requests now. */
+export function StandingBadge({ of }: { of: Reading<Standing> }) {
+  if (of.state !== 'known') return <NotKnown of={of} />;
+  const { value } = of;
+  if (value.kind === 'banned') {
+    return (
+      <Badge kind="bad">
+        Banned until <Until at={value.until} />
+      </Badge>
+    );
+  }
+  if (value.kind === 'refused') return <Badge kind="warn">Refused</Badge>;
+  // Its limits say which window is spent.
+  return value.kind === 'spent' ? null : <Good of={of}>Active</Good>;
+}
+
+export function KeyState({ of: key, standing }: { of: Key; standing: Reading<Standing> }) {
   const state = stateOf(key);
   const ofCustomer = key.customer?.state ?? 'active';
   if (state === 'active' && ofCustomer !== 'active') {
     const kind = ofCustomer === 'suspended' ? 'warn' : ofCustomer === 'unreadable' ? 'bad' : 'plain';
     return <Badge kind={kind}>Customer {ofCustomer}</Badge>;
   }
-  if (isBanned && state === 'active') return <Badge kind="bad">Banned</Badge>;
-  if (state === 'active') return <Badge kind="good">Active</Badge>;
+  if (state === 'active') return <StandingBadge of={standing} />;
   if (state === 'suspended') return <Badge kind="warn">Suspended</Badge>;
   return <Badge kind="plain">{state === 'revoked' ? 'Revoked' : 'Expired'}</Badge>;
 }

@@ -2,7 +2,8 @@ import { isCustomer, pathOf } from '../kit/callers.tsx';
 import { useUse } from '../kit/use.tsx';
 import { useUsage } from '../limits.tsx';
 import { usePlace } from '../place.ts';
-import { isPassing, useRefresh, useResource } from '../requests.ts';
+import { ifKnown } from '../reading.ts';
+import { isPassing, useResource } from '../requests.ts';
 import type { ChangePage, DeprecatedRoutes, InForce, RefusalsOfCaller } from '../types.ts';
 
 /** How often counts, refusals and what changes slowly are read again, in milliseconds. */
@@ -16,22 +17,21 @@ const REST_MS = 60_000;
  */
 export function useCallerRecord<T>(id: string) {
   const path = pathOf(id);
-  const record = useResource<T>(id.startsWith('jwt_') ? null : path);
-  const plans = useResource<InForce>('/admin/plans');
-  const usage = useUsage(id, usePlace().query.get('plan'));
-  const use = useUse(path, usage.data);
-  const recent = useResource<RefusalsOfCaller>(`/admin/refusals?caller=${encodeURIComponent(id)}`);
-  const routes = useResource<DeprecatedRoutes>(isCustomer(id) ? null : `${path}/deprecations`);
-  const changes = useResource<ChangePage>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`);
+  const record = useResource<T>(id.startsWith('jwt_') ? null : path, COUNTS_MS);
   const isGone = record.error?.status === 404;
-  const readCounts = () => Promise.all([record.reload(), usage.reload()]);
-  const readRest = () => Promise.all([use.history, routes, changes].map(({ reload }) => reload()));
-  useRefresh(() => !isGone && readCounts(), COUNTS_MS);
-  useRefresh(() => !isGone && recent.reload(), REFUSALS_MS);
-  useRefresh(() => !isGone && readRest(), REST_MS);
-  const readAll = () => void Promise.all([readCounts(), recent.reload(), readRest()]);
+  const unlessGone = (ms: number) => (isGone ? null : ms);
+  const plans = useResource<InForce>('/admin/plans');
+  const usage = useUsage(id, usePlace().query.get('plan'), unlessGone(COUNTS_MS));
+  const use = useUse(path, ifKnown(usage.reading), unlessGone(REST_MS));
+  const recent = useResource<RefusalsOfCaller>(
+    `/admin/refusals?caller=${encodeURIComponent(id)}`,
+    unlessGone(REFUSALS_MS),
+  );
+  const routes = useResource<DeprecatedRoutes>(isCustomer(id) ? null : `${path}/deprecations`, unlessGone(REST_MS));
+  const changes = useResource<ChangePage>(`/admin/audit?key=${encodeURIComponent(id)}&limit=10`, unlessGone(REST_MS));
   // The screen shows an outage once, not in each section.
   const all = [record, usage, use.history, routes, changes];
+  const readAll = () => void Promise.all([...all, recent].map(({ reload }) => reload()));
   const outage = all.find(({ error }) => error !== null && isPassing(error))?.error;
   return { record, plans, usage, use, recent, routes, changes, isGone, readAll, outage };
 }

@@ -1,5 +1,9 @@
+import { useMemo } from 'preact/hooks';
 import { millisecondsOf } from '../kit/format.tsx';
-import type { Key, KeyOrCustomer } from '../types.ts';
+import { spentIn } from '../kit/limit-windows.tsx';
+import { type Reading, UNKNOWN } from '../reading.ts';
+import { useResource } from '../requests.ts';
+import type { Key, KeyOrCustomer, RefusedPage, Usage } from '../types.ts';
 
 // The states of keys and customers. What is shown of them is in caller-facts.ts.
 
@@ -14,6 +18,41 @@ export function stateOf(key: Key): 'active' | 'suspended' | 'revoked' | 'expired
   if (expiresAt !== null && isPast(expiresAt)) return 'expired';
   return isSuspended(key) ? 'suspended' : 'active';
 }
+
+/** What its limits do with the requests of a caller now. `spent`: a window has nothing left, so that some are refused. */
+export type Standing =
+  | { readonly kind: 'served' | 'spent' | 'refused' }
+  | { readonly kind: 'banned'; readonly until: number };
+
+export function standingOf({ ban, windows }: Usage): Standing {
+  if (ban !== null) return { kind: 'banned', until: ban.until };
+  return { kind: spentIn(windows).length > 0 ? 'spent' : 'served' };
+}
+
+/** The standings of callers in a list, in one request: of those that the page has not reached it is unknown. */
+export function useStandings(): (id: string) => Reading<Standing> {
+  const { reading } = useResource<RefusedPage>('/admin/now?limit=1000', STANDINGS_MS);
+  const found = useMemo(
+    () => (reading.state !== 'known' ? null : new Map(reading.value.consumers.map((one) => [one.id, one]))),
+    [reading],
+  );
+  return (id) => {
+    if (reading.state !== 'known') return reading;
+    const { cursor } = reading.value;
+    if (cursor !== null && id > cursor) return UNKNOWN;
+    const refused = found?.get(id);
+    const standing: Standing =
+      refused === undefined
+        ? { kind: 'served' }
+        : refused.state === 'banned'
+          ? { kind: 'banned', until: refused.until }
+          : { kind: 'refused' };
+    return { ...reading, value: standing };
+  };
+}
+
+/** How often the standings of a list are read again, in milliseconds. */
+const STANDINGS_MS = 10_000;
 
 /** Whether a key is revoked or expired. */
 export function hasEnded(key: Key): boolean {

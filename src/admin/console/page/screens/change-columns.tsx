@@ -26,7 +26,7 @@ const NAMES: Readonly<Record<string, string>> = {
 };
 
 const OUTCOMES: Readonly<Record<Change['outcome'], readonly [title: string, kind: BadgeKind]>> = {
-  done: ['Done', 'good'],
+  done: ['Done', 'done'],
   unchanged: ['Was so already', 'plain'],
   repeated: ['Repeated', 'plain'],
   refused: ['Not made', 'warn'],

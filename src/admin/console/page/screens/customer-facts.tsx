@@ -1,8 +1,10 @@
 import { countText, millisecondsOf, Time, Until } from '../kit/format.tsx';
 import { Badge, Section } from '../kit/page.tsx';
+import type { Reading } from '../reading.ts';
 import type { Customer } from '../types.ts';
 import { FurtherFacts, ListedFacts } from './attribute-fields.tsx';
-import { isSuspended } from './caller-state.ts';
+import { StandingBadge } from './caller-facts.tsx';
+import { isSuspended, type Standing } from './caller-state.ts';
 
 // What is said of one customer, on its screen and in the list.
 
@@ -10,11 +12,10 @@ export function hasExpired({ expiresAt }: Customer): boolean {
   return expiresAt !== null && millisecondsOf(expiresAt) <= Date.now();
 }
 
-/** @param isRefusing whether a limit refuses its requests, which says more than that it is active */
-export function CustomerState({ of: customer, isRefusing = false }: { of: Customer; isRefusing?: boolean }) {
+export function CustomerState({ of: customer, standing }: { of: Customer; standing: Reading<Standing> }) {
   if (hasExpired(customer)) return <Badge kind="plain">Expired</Badge>;
   if (isSuspended(customer)) return <Badge kind="warn">Suspended</Badge>;
-  return isRefusing ? null : <Badge kind="good">Active</Badge>;
+  return <StandingBadge of={standing} />;
 }
 
 export function CustomerFacts({ of: customer }: { of: Customer }) {

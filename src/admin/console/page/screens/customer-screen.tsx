@@ -2,19 +2,19 @@ import { useState } from 'preact/hooks';
 import { auditHref, nameOf } from '../kit/callers.tsx';
 import { plural, Time } from '../kit/format.tsx';
 import { later } from '../kit/later.tsx';
-import { isRefusing } from '../kit/limit-windows.tsx';
 import { Page, Section } from '../kit/page.tsx';
 import { calm, Empty, Problem, Shown } from '../kit/states.tsx';
 import { UseSection } from '../kit/use.tsx';
 import { Limits } from '../limits.tsx';
 import { decoded, hrefOf } from '../place.ts';
+import { derived, ifKnown } from '../reading.ts';
 import { ApiError } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
 import type { ShownCustomer, Usage } from '../types.ts';
 import { type Action, Actions, CallerCard, useFurtherActions } from './caller-card.tsx';
 import { SuspendedText } from './caller-facts.tsx';
 import { useCallerRecord } from './caller-record.ts';
-import { isSuspended } from './caller-state.ts';
+import { isSuspended, standingOf } from './caller-state.ts';
 import { CustomerFacts, CustomerState, hasExpired } from './customer-facts.tsx';
 import { KeyTable } from './key-table.tsx';
 import { LastChanges } from './last-changes.tsx';
@@ -39,7 +39,7 @@ export function CustomerScreen({ rest }: { rest: string }) {
   const read = useCallerRecord<ShownCustomer>(id);
   const { record: customer, plans, usage, use, recent, changes, isGone, readAll, outage } = read;
   const [opened, setOpened] = useState<DialogState | null>(null);
-  const { data } = customer;
+  const data = ifKnown(customer.reading);
   const open: Open = (dialog) => data !== null && setOpened({ dialog, of: data, etag: customer.etag });
   if (isGone) {
     return (
@@ -72,7 +72,8 @@ export function CustomerScreen({ rest }: { rest: string }) {
       </Page>
     );
   }
-  const plan = plans.data?.plans.find(({ name }) => name === data.plan);
+  const counts = ifKnown(usage.reading);
+  const plan = ifKnown(plans.reading)?.plans.find(({ name }) => name === data.plan);
   const ended =
     data.expiresAt !== null && hasExpired(data) ? (
       <>
@@ -83,7 +84,7 @@ export function CustomerScreen({ rest }: { rest: string }) {
         Each request of its keys gets a 403: suspended since <SuspendedText {...data.suspended} />
       </>
     ) : null;
-  const actions = <CustomerActions of={data} usage={usage.data} open={open} />;
+  const actions = <CustomerActions of={data} usage={counts} open={open} />;
   return (
     <Page title={nameOf(data)} back={LIST} beside={actions}>
       {outage && <Problem error={outage} />}
@@ -91,14 +92,14 @@ export function CustomerScreen({ rest }: { rest: string }) {
         <div>
           <CallerCard
             id={id}
-            state={<CustomerState of={data} isRefusing={isRefusing(usage.data)} />}
+            state={<CustomerState of={data} standing={derived(usage.reading, standingOf)} />}
             ended={ended}
             facts={
               <span>
                 plan <strong>{data.plan}</strong>
               </span>
             }
-            usage={usage.data}
+            usage={usage.reading}
             recent={recent}
           />
           {ended === null && <Limits of={data} usage={calm(usage)} plan={plan} isLive={true} />}
@@ -109,7 +110,7 @@ export function CustomerScreen({ rest }: { rest: string }) {
         <div class="below">
           <KeysOfIt of={data} open={open} />
           <LastRefusals id={id} recent={recent} />
-          <UseSection id={id} use={use} usage={usage.data} />
+          <UseSection id={id} use={use} usage={counts} />
         </div>
       </div>
       <LastChanges id={id} what="customer" changes={calm(changes)} />
@@ -117,8 +118,8 @@ export function CustomerScreen({ rest }: { rest: string }) {
         <OpenedCustomerDialog
           {...opened}
           id={id}
-          usage={usage.data}
-          plans={plans.data?.plans ?? null}
+          usage={counts}
+          plans={ifKnown(plans.reading)?.plans ?? null}
           onClose={() => setOpened(null)}
           onChanged={readAll}
         />

@@ -3,19 +3,22 @@ import { SEARCHED } from '../attributes.js';
 import { CallerName } from '../kit/callers.tsx';
 import { useCreating } from '../kit/creating.ts';
 import { Table } from '../kit/data-table.tsx';
-import { ChangeDialog, notify, settledText } from '../kit/dialog.tsx';
 import { Choice, PlanChoice } from '../kit/filters.tsx';
 import { Time } from '../kit/format.tsx';
+import { later } from '../kit/later.tsx';
 import { Page } from '../kit/page.tsx';
 import { SearchResults } from '../kit/search.tsx';
 import { isSecretLike, pathWith, SPANS, TextFilter } from '../kit/text-filter.tsx';
 import { hrefOf, navigate, usePlace } from '../place.ts';
-import { request, useOnce, useResource } from '../requests.ts';
+import { ifKnown } from '../reading.ts';
+import { useResource } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
-import type { Customer, CustomerPage, InForce, Plan } from '../types.ts';
+import type { Customer, CustomerPage, InForce } from '../types.ts';
 import { ATTRIBUTE_COLUMNS, FILTERED } from './attribute-fields.tsx';
+import { useStandings } from './caller-state.ts';
 import { CustomerState } from './customer-facts.tsx';
-import { changesOf, RecordFields } from './key-form.tsx';
+
+const CreateDialog = later(async () => (await import('./key-form.tsx')).CreateCustomerDialog);
 
 /** The filters in the address, which are those of `GET /admin/customers`. */
 const FILTERS = ['q', 'plan', ...FILTERED.map(({ name }) => name), 'expiring'] as const;
@@ -25,7 +28,7 @@ type Filter = (typeof FILTERS)[number];
 export function Customers() {
   const { query } = usePlace();
   const mayCreate = useMay('admin');
-  const plans = useResource<InForce>('/admin/plans').data?.plans ?? null;
+  const plans = ifKnown(useResource<InForce>('/admin/plans').reading)?.plans ?? null;
   const [isCreating, setCreating] = useCreating('/customers', mayCreate);
   const [isSecretGiven, setSecretGiven] = useState(false);
   const given = FILTERS.flatMap((name) => {
@@ -106,6 +109,7 @@ export function Customers() {
 }
 
 function CustomerTable({ customers }: { customers: readonly Customer[] }) {
+  const standing = useStandings();
   return (
     <Table
       caption="Customers"
@@ -130,33 +134,8 @@ function CustomerTable({ customers }: { customers: readonly Customer[] }) {
           sort: ({ expiresAt }: Customer) => expiresAt ?? '9',
           cell: ({ expiresAt }: Customer) => (expiresAt === null ? 'never' : <Time at={expiresAt} dayOnly={true} />),
         },
-        { title: 'State', cell: (one: Customer) => <CustomerState of={one} /> },
+        { title: 'State', cell: (one: Customer) => <CustomerState of={one} standing={standing(one.id)} /> },
       ]}
     />
-  );
-}
-
-function CreateDialog({
-  plans,
-  onClose,
-}: {
-  plans: readonly Plan[] | null;
-  /** @param id of the new customer; null if none was made */
-  onClose: (id: string | null) => void;
-}) {
-  const once = useOnce();
-  const act = async (form: FormData) => {
-    const body = changesOf(form, {});
-    const { status, data } = await request<Customer>('POST', '/admin/customers', { body, headers: once(body) });
-    onClose(data.id);
-    // After onClose, because a notice belongs to the screen on which it appears.
-    notify(`The customer ${data.name ?? data.id} is created on the plan ${data.plan}.${settledText(status)}`);
-    return null;
-  };
-  return (
-    <ChangeDialog title="Create a customer" action="Create customer" act={act} onClose={() => onClose(null)}>
-      <p>Its keys share the plan and the limits. Make them on its screen afterwards, or move keys to it.</p>
-      <RecordFields what="customer" values={{}} plans={plans} />
-    </ChangeDialog>
   );
 }

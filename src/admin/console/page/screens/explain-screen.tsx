@@ -16,7 +16,8 @@ import { VerdictBadge } from '../kit/verdict-badge.tsx';
 import { useUndo, useUsage } from '../limits.tsx';
 import { isEnding } from '../operation-words.ts';
 import { hrefOf, navigate } from '../place.ts';
-import { useRefresh, useResource } from '../requests.ts';
+import { ifKnown } from '../reading.ts';
+import { useResource } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
 import type { ChangePage, Refusal, RefusalList, ShownKey, Usage } from '../types.ts';
 import { refusalOf, stateOf } from './caller-state.ts';
@@ -30,11 +31,13 @@ export function Explain({ rest }: { rest: string }) {
   const read = useResource<RefusalList>(isId ? `/admin/refusals/${encodeURIComponent(rest)}` : null);
   const isNotFound = read.error?.status === 404;
   // Read again while the store is away, a refusal of another gateway is not found: what is shown stays.
-  const refusals = isNotFound && read.data !== null ? { ...read, error: null } : read;
+  const isKnown = read.reading.state === 'known';
+  const refusals = isNotFound && isKnown ? { ...read, error: null } : read;
   const [helping, setHelping] = useState<Helping | null>(null);
-  useWhenPast(refusals.data?.refusals ?? [], refusals.reload);
-  const isUnknown = isNotFound && read.data === null;
-  const [newest] = refusals.data?.refusals ?? [];
+  const all = ifKnown(read.reading)?.refusals ?? [];
+  useWhenPast(all, refusals.reload);
+  const isUnknown = isNotFound && !isKnown;
+  const [newest] = all;
   return (
     <Page title="Explain">
       <Ask key={rest} id={isId ? rest : ''} fault={rest === '' || isId ? null : NO_ID} />
@@ -169,22 +172,21 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
   const now = useNow();
   const isKnown = consumerId !== null && isCallerId(consumerId);
   const gateways = useGatewayNames();
-  const usage = useUsage(isKnown ? consumerId : null, plan);
-  const key = useResource<ShownKey>(isKnown && consumerId.startsWith('key_') ? pathOf(consumerId) : null);
-  useRefresh(() => Promise.all([usage.reload(), key.reload()]), COUNTS_MS);
+  const usage = useUsage(isKnown ? consumerId : null, plan, COUNTS_MS);
+  const key = useResource<ShownKey>(isKnown && consumerId.startsWith('key_') ? pathOf(consumerId) : null, COUNTS_MS);
+  const [counts, present] = [ifKnown(usage.reading), ifKnown(key.reading)];
   // A key that is revoked, expired or suspended is refused whatever its limits are.
   const isGone = key.error?.status === 404;
-  const ended = isGone ? 'the key is deleted' : key.data && refusalOf(key.data);
-  const isLive = !isGone && (key.data === null || stateOf(key.data) !== 'revoked');
+  const ended = isGone ? 'the key is deleted' : present && refusalOf(present);
+  const isLive = !isGone && (present === null || stateOf(present) !== 'revoked');
   const undo = useUndo({ id: consumerId ?? '', name }, usage.reload);
   const answerId = useId();
   const isAhead = retryAt !== null && retryAt * 1_000 > now;
   const isOfLimit = code === 'api_key_banned' || code === 'rate_limit_exceeded';
   // The advice that was written for the refusal is about what may be over: an operator lifted the ban, or another limit refuses now.
-  const isOver =
-    isOfLimit && retryAt !== null && usage.data !== null && !isInForce(refusing(usage.data, refusal), refusal);
-  const answer = answerOf(refusal, { usage: retryAt === null ? null : usage.data, ended });
-  const isBanned = usage.data === null ? ban !== null && isAhead : usage.data.ban !== null;
+  const isOver = isOfLimit && retryAt !== null && counts !== null && !isInForce(refusing(counts, refusal), refusal);
+  const answer = answerOf(refusal, { usage: retryAt === null ? null : counts, ended });
+  const isBanned = counts === null ? ban !== null && isAhead : counts.ban !== null;
   const one = { id: consumerId ?? '', name, plan, ...(window === null ? {} : { window }) };
   return (
     <article class="panel explained" aria-label="Refusal">
@@ -199,7 +201,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
       <p class="advice">
         {isOver ? (
           <>
-            What refused the request is over. <Since usage={usage.data} of={refusal} ended={ended} />
+            What refused the request is over. <Since usage={counts} of={refusal} ended={ended} />
           </>
         ) : (
           <Prose text={refusal.advice} />
@@ -346,7 +348,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
                   <Time at={retryAt} />: that has passed.{' '}
                 </>
               )}
-              <Since usage={usage.data} of={refusal} ended={ended} />
+              <Since usage={counts} of={refusal} ended={ended} />
             </p>
           )}
         </Step>
@@ -396,7 +398,7 @@ function BanEnd({ of, at, isOver, now }: { of: Refusal; at: number; isOver: bool
 /** Who lifted the ban of a refusal, when and why, as far as it is recorded. */
 function Lift({ of: { consumerId, at } }: { of: Refusal }) {
   const query = new URLSearchParams({ key: consumerId!, since: at, limit: '1000' });
-  const { data } = useResource<ChangePage>(`/admin/audit?${query}`);
+  const data = ifKnown(useResource<ChangePage>(`/admin/audit?${query}`).reading);
   // The first one after the refusal: a later one lifted a later ban.
   const lift = data?.changes.findLast(({ action, outcome }) => outcome === 'done' && isEnding(action));
   if (lift === undefined) return null;

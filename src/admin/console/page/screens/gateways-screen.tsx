@@ -1,10 +1,15 @@
 import { useMemo } from 'preact/hooks';
 import { momentText, plural } from '../kit/format.tsx';
 import { Badge } from '../kit/page.tsx';
+import { Good } from '../kit/seen.tsx';
+import { ifKnown, type Reading } from '../reading.ts';
 import { type StreamState, useResource } from '../requests.ts';
 import type { Gateway, GatewayList } from '../types.ts';
 
 // What several screens say of the gateways and of the stream about them.
+
+/** How often the stream sends what happens now, in milliseconds. */
+export const NOW_MS = 2_000;
 
 /** The name of each gateway, by its id: its host, with its port if others have the same host. */
 export function gatewayNames(
@@ -20,8 +25,8 @@ export function gatewayNames(
 
 /** The names of the gateways on a screen that does not show them; a gateway that has started since has none. */
 export function useGatewayNames(): ReadonlyMap<string, string> {
-  const { data } = useResource<GatewayList>('/admin/gateways');
-  return useMemo(() => gatewayNames(data?.gateways ?? []), [data]);
+  const list = ifKnown(useResource<GatewayList>('/admin/gateways').reading);
+  return useMemo(() => gatewayNames(list?.gateways ?? []), [list]);
 }
 
 /** What is known of the other gateways while the store is away. */
@@ -30,9 +35,9 @@ export function lastKnownText({ lastKnown }: Pick<GatewayList, 'lastKnown'>): st
   return `${plural(lastKnown.gateways, 'gateway')} when they were seen last, at ${momentText(lastKnown.at)}`;
 }
 
-export function StreamSign({ state, at }: { state: StreamState; at: string | null }) {
-  if (state === 'open') return <Badge kind="good">Live</Badge>;
-  const since = at === null ? '' : ` Shown is ${momentText(at)}.`;
-  if (state === 'connecting') return <Badge kind="plain">Connecting…</Badge>;
-  return <Badge kind="bad">Connection lost, trying again.{since}</Badge>;
+/** Whether a screen follows its stream. @param of the last value of the stream */
+export function StreamSign({ state, of }: { state: StreamState; of: Reading<unknown> }) {
+  if (state === 'lost' || state === 'ended') return <Badge kind="bad">Connection lost, trying again.</Badge>;
+  if (state === 'connecting' || of.state !== 'known') return <Badge kind="plain">Connecting…</Badge>;
+  return <Good of={of}>Live</Good>;
 }

@@ -4,6 +4,7 @@ import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/di
 import { momentText } from '../kit/format.tsx';
 import { type Changing, changeIfSame, OperationDialog } from '../operation-dialog.tsx';
 import { effectOf } from '../operation-words.ts';
+import { ifKnown } from '../reading.ts';
 import { ApiError, usePaused, useResource } from '../requests.ts';
 import type { CustomerPage, Key, KeyMove, KeyWithSecret, MovedKey, Plan } from '../types.ts';
 import { LastFour } from './caller-facts.tsx';
@@ -134,7 +135,7 @@ export function MoveDialog({ plans, ...changing }: Changing<Key> & { plans: read
 function CustomerField({ value, onInput }: { value: string; onInput: (id: string) => void }) {
   const asked = usePaused(value);
   const query = asked === '' ? '' : `&q=${encodeURIComponent(asked)}`;
-  const found = useResource<CustomerPage>(`/admin/customers?limit=50${query}`).data?.customers ?? [];
+  const found = ifKnown(useResource<CustomerPage>(`/admin/customers?limit=50${query}`).reading)?.customers ?? [];
   return (
     <Field
       id="move-customer"

@@ -5,7 +5,7 @@ import { countText, momentText } from '../kit/format.tsx';
 import { WINDOWS } from '../kit/limit-windows.tsx';
 import { MomentField, momentFieldText, momentIn } from '../kit/moment-field.tsx';
 import { ApiError, request, useOnce } from '../requests.ts';
-import type { KeyEdits, KeyOrCustomer, KeyWithSecret, Plan } from '../types.ts';
+import type { Customer, KeyEdits, KeyOrCustomer, KeyWithSecret, Plan } from '../types.ts';
 import {
   attributeChangesOf,
   attributeChangeText,
@@ -33,7 +33,7 @@ function valuesOf(record: KeyOrCustomer): Values {
 type Changeable<T> = { -readonly [K in keyof T]: T[K] };
 
 /** The members of a request that sets what differs from `before`; what the reader has not touched is left out. */
-export function changesOf(form: FormData, before: Values): KeyEdits {
+function changesOf(form: FormData, before: Values): KeyEdits {
   const changed = (name: string) => {
     if (!form.has(name)) return undefined;
     const text = String(form.get(name)).replaceAll('\r\n', '\n');
@@ -70,7 +70,7 @@ function changedText({ limits = {}, ...rest }: KeyEdits): string {
  * The fields of a key or a customer. They are not controlled: a screen that is redrawn must not remove what the user types.
  * @param plans null if they could not be read; the plan is then typed
  */
-export function RecordFields({
+function RecordFields({
   what,
   customer,
   values,
@@ -265,6 +265,31 @@ export function EditDialog({
           planNow={planNow}
         />
       </div>
+    </ChangeDialog>
+  );
+}
+
+export function CreateCustomerDialog({
+  plans,
+  onClose,
+}: {
+  plans: readonly Plan[] | null;
+  /** @param id of the new customer; null if none was made */
+  onClose: (id: string | null) => void;
+}) {
+  const once = useOnce();
+  const act = async (form: FormData) => {
+    const body = changesOf(form, {});
+    const { status, data } = await request<Customer>('POST', '/admin/customers', { body, headers: once(body) });
+    onClose(data.id);
+    // After onClose, because a notice belongs to the screen on which it appears.
+    notify(`The customer ${data.name ?? data.id} is created on the plan ${data.plan}.${settledText(status)}`);
+    return null;
+  };
+  return (
+    <ChangeDialog title="Create a customer" action="Create customer" act={act} onClose={() => onClose(null)}>
+      <p>Its keys share the plan and the limits. Make them on its screen afterwards, or move keys to it.</p>
+      <RecordFields what="customer" values={{}} plans={plans} />
     </ChangeDialog>
   );
 }

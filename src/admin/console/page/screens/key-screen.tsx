@@ -3,19 +3,19 @@ import { auditHref, CustomerLink } from '../kit/callers.tsx';
 import { Field } from '../kit/dialog.tsx';
 import { Time } from '../kit/format.tsx';
 import { later } from '../kit/later.tsx';
-import { isRefusing } from '../kit/limit-windows.tsx';
 import { Page } from '../kit/page.tsx';
 import { calm, Problem } from '../kit/states.tsx';
 import { UseSection } from '../kit/use.tsx';
 import { Limits } from '../limits.tsx';
 import { decoded, hrefOf, navigate, usePlace } from '../place.ts';
+import { derived, ifKnown } from '../reading.ts';
 import { ApiError } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
 import type { ChangePage, Key, Plan, ShownKey, Usage } from '../types.ts';
 import { type Action, Actions, CallerCard, useFurtherActions } from './caller-card.tsx';
-import { KeyState, SuspendedText } from './caller-facts.tsx';
+import { KeyState, StandingBadge, SuspendedText } from './caller-facts.tsx';
 import { useCallerRecord } from './caller-record.ts';
-import { hasEnded, refusalOf, stateOf } from './caller-state.ts';
+import { hasEnded, refusalOf, standingOf, stateOf } from './caller-state.ts';
 import { actorText } from './change-columns.tsx';
 import { About, Deprecated, Secrets } from './key-details.tsx';
 import { LastChanges } from './last-changes.tsx';
@@ -46,8 +46,9 @@ export function KeyScreen({ rest }: { rest: string }) {
   const hasTokens = id.startsWith('jwt_');
   const plan = usePlace().query.get('plan');
   const [opened, setOpened] = useState<DialogState | null>(null);
-  const name = key.data?.name ?? null;
-  const open: Open = (dialog, secret) => setOpened({ dialog, of: key.data, etag: key.etag, secret: secret ?? null });
+  const [data, counts] = [ifKnown(key.reading), ifKnown(usage.reading)];
+  const name = data?.name ?? null;
+  const open: Open = (dialog, secret) => setOpened({ dialog, of: data, etag: key.etag, secret: secret ?? null });
   if (isGone) {
     return (
       <Page title={id} back={LIST}>
@@ -63,15 +64,15 @@ export function KeyScreen({ rest }: { rest: string }) {
       </Page>
     );
   }
-  if (outage && (hasTokens ? use.history : key).data === null) {
+  if (outage && (hasTokens ? use.history : key).reading.state !== 'known') {
     return (
       <Page title={id} back={LIST}>
         <Problem error={outage} />
       </Page>
     );
   }
-  const ended = key.data === null ? null : endedText(key.data, changes.data);
-  const planName = key.data?.plan === null ? 'unknown' : (key.data?.plan ?? usage.data?.plan);
+  const ended = data === null ? null : endedText(data, ifKnown(changes.reading));
+  const planName = data?.plan === null ? 'unknown' : (data?.plan ?? counts?.plan);
   const facts = (
     <>
       {planName !== undefined && (
@@ -79,9 +80,9 @@ export function KeyScreen({ rest }: { rest: string }) {
           plan <strong>{planName}</strong>
         </span>
       )}
-      {key.data?.customer && (
+      {data?.customer && (
         <span>
-          of <CustomerLink {...key.data.customer} />
+          of <CustomerLink {...data.customer} />
         </span>
       )}
     </>
@@ -89,7 +90,8 @@ export function KeyScreen({ rest }: { rest: string }) {
   // The record that cannot be read is named above.
   const fault = calm(key).error;
   const hasLimits = ended === null && (hasTokens ? plan !== null : fault === null);
-  const actions = <KeyActions of={key.data} usage={usage.data} open={open} />;
+  const standing = derived(usage.reading, standingOf);
+  const actions = <KeyActions of={data} usage={counts} open={open} />;
   return (
     <Page title={name ?? id} back={LIST} beside={actions}>
       {outage && <Problem error={outage} />}
@@ -99,33 +101,32 @@ export function KeyScreen({ rest }: { rest: string }) {
           <CallerCard
             id={id}
             state={
-              key.data !== null &&
-              (!isRefusing(usage.data) || ended !== null) && <KeyState of={key.data} isBanned={false} />
+              data === null ? hasTokens && <StandingBadge of={standing} /> : <KeyState of={data} standing={standing} />
             }
             ended={ended}
             facts={facts}
-            usage={usage.data}
+            usage={usage.reading}
             recent={recent}
           />
-          {hasTokens && <PlanOfTokens id={id} plan={plan} plans={plans.data?.plans ?? []} />}
+          {hasTokens && <PlanOfTokens id={id} plan={plan} plans={ifKnown(plans.reading)?.plans ?? []} />}
           {hasLimits && (
             <Limits
               of={{ id, name }}
               usage={calm(usage)}
-              plan={plans.data?.plans.find((one) => one.name === usage.data?.plan)}
-              isLive={key.data !== null && stateOf(key.data) !== 'revoked'}
+              plan={ifKnown(plans.reading)?.plans.find((one) => one.name === counts?.plan)}
+              isLive={data !== null && stateOf(data) !== 'revoked'}
             />
           )}
         </div>
-        {key.data !== null && (
+        {data !== null && (
           <aside aria-label="About the key">
-            <About of={key.data} />
+            <About of={data} />
           </aside>
         )}
         <div class="below">
           <LastRefusals id={id} recent={recent} />
-          {key.data !== null && <Secrets of={key.data} open={open} />}
-          <UseSection id={id} use={use} usage={usage.data} />
+          {data !== null && <Secrets of={data} open={open} />}
+          <UseSection id={id} use={use} usage={counts} />
           <Deprecated routes={calm(routes)} />
         </div>
       </div>
@@ -134,8 +135,8 @@ export function KeyScreen({ rest }: { rest: string }) {
         <OpenedKeyDialog
           {...opened}
           id={id}
-          usage={usage.data}
-          plans={plans.data?.plans ?? null}
+          usage={counts}
+          plans={ifKnown(plans.reading)?.plans ?? null}
           onClose={() => setOpened(null)}
           onChanged={readAll}
         />

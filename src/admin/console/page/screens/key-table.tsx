@@ -1,16 +1,14 @@
 import { CallerName } from '../kit/callers.tsx';
 import { Table } from '../kit/data-table.tsx';
 import { Time, UtcDay } from '../kit/format.tsx';
-import { useResource } from '../requests.ts';
-import type { Key, RefusedPage } from '../types.ts';
+import type { Key } from '../types.ts';
 import { ATTRIBUTE_COLUMNS } from './attribute-fields.tsx';
 import { KeyState, LastFour } from './caller-facts.tsx';
+import { useStandings } from './caller-state.ts';
 
 /** A list of keys. @param isOfOne whether all are of one customer, which the list then does not repeat */
 export function KeyTable({ keys, isOfOne = false }: { keys: readonly Key[]; isOfOne?: boolean }) {
-  // The callers that were refused recently, in one request. Beyond the first thousand a key is shown as active though it is banned.
-  const refused = useResource<RefusedPage>('/admin/now?limit=1000').data;
-  const banned = new Set(refused?.consumers.flatMap(({ id, state }) => (state === 'banned' ? id : [])));
+  const standing = useStandings();
   const hasUse = keys.some(({ lastUsedOn }) => lastUsedOn !== undefined);
   return (
     <Table
@@ -48,7 +46,7 @@ export function KeyTable({ keys, isOfOne = false }: { keys: readonly Key[]; isOf
               },
             ]
           : []),
-        { title: 'State', cell: (key: Key) => <KeyState of={key} isBanned={banned.has(key.id)} /> },
+        { title: 'State', cell: (key: Key) => <KeyState of={key} standing={standing(key.id)} /> },
       ]}
     />
   );

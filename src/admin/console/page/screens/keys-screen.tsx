@@ -3,16 +3,19 @@ import { SEARCHED } from '../attributes.js';
 import { isCustomer, isWholeId } from '../kit/callers.tsx';
 import { useCreating } from '../kit/creating.ts';
 import { Choice, PlanChoice } from '../kit/filters.tsx';
+import { later } from '../kit/later.tsx';
 import { Badge, Page } from '../kit/page.tsx';
 import { SearchResults } from '../kit/search.tsx';
 import { isSecretLike, pathWith, SPANS, TextFilter } from '../kit/text-filter.tsx';
 import { hrefOf, navigate, usePlace } from '../place.ts';
+import { ifKnown } from '../reading.ts';
 import { ApiError, request, useResource } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
 import type { FoundKey, InForce, Key, KeyPage } from '../types.ts';
 import { FILTERED } from './attribute-fields.tsx';
-import { CreateDialog } from './key-form.tsx';
 import { KeyTable } from './key-table.tsx';
+
+const CreateDialog = later(async () => (await import('./key-form.tsx')).CreateDialog);
 
 /** The filters in the address, which are those of `GET /admin/keys`. */
 const FILTERS = ['q', 'plan', ...FILTERED.map(({ name }) => name), 'customer', 'expiring', 'unused', 'all'] as const;
@@ -22,7 +25,7 @@ type Filter = (typeof FILTERS)[number];
 export function Keys() {
   const { query } = usePlace();
   const mayCreate = useMay('admin');
-  const plans = useResource<InForce>('/admin/plans').data?.plans ?? null;
+  const plans = ifKnown(useResource<InForce>('/admin/plans').reading)?.plans ?? null;
   const [isCreating, setCreating] = useCreating('/keys', mayCreate);
   const [secret, findSecret, forgetSecret] = useFoundSecret();
   const asked = query.get('q') ?? '';

@@ -7,6 +7,7 @@ import { Choice, Filters, isCallerId, PlanChoice } from '../kit/filters.tsx';
 import { countText, plural, rateText, Time } from '../kit/format.tsx';
 import { useNames } from '../kit/names.ts';
 import { Badge, Page } from '../kit/page.tsx';
+import { Aged, Good } from '../kit/seen.tsx';
 import { Empty, Loading } from '../kit/states.tsx';
 import { VERDICTS, VerdictBadge } from '../kit/verdict-badge.tsx';
 import { hrefOf, usePlace } from '../place.ts';
@@ -115,7 +116,7 @@ function Tail({ filter }: { filter: string }) {
   const [isAway, setAway] = useState(false);
   const frame = useRef<HTMLDivElement>(null);
   const path = `/admin/events/requests${filter === '' ? '' : `?${filter}`}`;
-  const stream = useEvents(isStopped ? null : path, ['requests', 'store'], (name, data) => {
+  const { state: stream, heard } = useEvents(isStopped ? null : path, ['requests', 'store'], (name, data) => {
     if (name === 'requests') change({ kind: 'come', ...(data as RequestsEvent) });
     else if (name === 'store') setAway((data as { state: string }).state === 'away');
     else setStopped(true);
@@ -133,7 +134,7 @@ function Tail({ filter }: { filter: string }) {
         <p>
           {isStopped ? (
             <Badge kind="plain">Stopped</Badge>
-          ) : stream === 'connecting' ? (
+          ) : heard.state !== 'known' ? (
             <Badge kind="plain">Connecting…</Badge>
           ) : stream !== 'open' ? (
             <Badge kind="bad">Connection lost, trying again</Badge>
@@ -142,7 +143,7 @@ function Tail({ filter }: { filter: string }) {
           ) : isHeld ? (
             <Badge kind="warn">Held while the focus is in the table</Badge>
           ) : (
-            <Badge kind="good">Live</Badge>
+            <Good of={heard}>Live</Good>
           )}{' '}
           <span class="muted">
             {[
@@ -187,14 +188,16 @@ function Tail({ filter }: { filter: string }) {
       {skipped > 0 && (
         <p class="hint">Skipped requests came faster than a tail shows them. Filter to see all that matter.</p>
       )}
-      {rows.length > 0 ? (
+      {rows.length > 0 && heard.state === 'known' ? (
         <div ref={frame} class="tail" onFocusIn={() => change({ kind: 'hold', on: true })} onFocusOut={leave}>
-          <Table
-            caption="Requests, newest first"
-            rows={rows}
-            keyOf={({ number }: Row) => String(number)}
-            columns={columns}
-          />
+          <Aged of={heard}>
+            <Table
+              caption="Requests, newest first"
+              rows={rows}
+              keyOf={({ number }: Row) => String(number)}
+              columns={columns}
+            />
+          </Aged>
         </div>
       ) : (
         !isStopped &&

@@ -18,16 +18,18 @@ import {
 } from '../kit/format.tsx';
 import { windowText } from '../kit/limit-windows.tsx';
 import { Badge, Page, Section } from '../kit/page.tsx';
+import { Aged, Good, useIsOld } from '../kit/seen.tsx';
 import { Segments } from '../kit/segments.tsx';
 import { Empty, Loading, Shown } from '../kit/states.tsx';
 import { Tabs } from '../kit/tabs.tsx';
 import { UnreadableRows } from '../kit/unreadable-rows.tsx';
 import { changeQuery, usePlace } from '../place.ts';
+import { derived, ifKnown, type Known, type Reading, UNKNOWN } from '../reading.ts';
 import { RefusedSettings } from '../refused-settings.tsx';
-import { useEvents, useRefresh, useResource } from '../requests.ts';
+import { useLatest, useResource } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
-import type { Gateway, GatewayList, NearList, NowEvent } from '../types.ts';
-import { gatewayNames, lastKnownText, StreamSign } from './gateways-screen.tsx';
+import type { Gateway, NearList, NowEvent } from '../types.ts';
+import { gatewayNames, lastKnownText, NOW_MS, StreamSign } from './gateways-screen.tsx';
 
 type Refused = NowEvent['refused'][number];
 type MostRefused = NowEvent['mostRefused'][number];
@@ -46,28 +48,33 @@ const VERDICTS: readonly Series[] = [
  * first in an incident.
  */
 export function Now() {
-  const [now, setNow] = useState<NowEvent | null>(null);
   const [helped, setHelped] = useState<Helped | null>(null);
-  const stream = useEvents('/admin/events/now', ['now'], (name, data) => {
-    if (name === 'now') setNow(data as NowEvent);
-  });
+  const [stream, now] = useLatest<NowEvent>('/admin/events/now', 'now', NOW_MS);
   return (
-    <Page title="Now" beside={<StreamSign state={stream} at={now?.at ?? null} />}>
-      {now === null ? (
+    <Page title="Now" beside={<StreamSign state={stream} of={now} />}>
+      {now.state !== 'known' ? (
         <Loading what="what happens now" />
       ) : (
-        <>
-          <Outage gateways={now.gateways} />
-          <RefusedSettings gateways={now.gateways.gateways} />
+        <Aged of={now}>
+          <Outage gateways={now.value.gateways} />
+          <RefusedSettings gateways={now.value.gateways.gateways} />
           <Summary of={now} />
-          <Callers now={now} help={setHelped} />
-          <Traffic {...now.traffic} />
-          <Gateways of={now.gateways} />
-        </>
+          <Callers of={now} lists={listsOf(now)} help={setHelped} />
+          <Traffic {...now.value.traffic} />
+          <Gateways of={now} />
+        </Aged>
       )}
       {helped !== null && <HelpDialog of={helped} onClose={() => setHelped(null)} />}
     </Page>
   );
+}
+
+/** Who is refused and who is near a limit, which the gateway reads in the store: as old as that was when the event was made. */
+type Lists = Pick<NowEvent, 'refused' | 'refusedMore' | 'near' | 'nearUnreadable'>;
+
+function listsOf(now: Known<NowEvent>): Reading<Lists> {
+  const { at, asOf } = now.value;
+  return asOf === null ? UNKNOWN : { ...now, at: now.at - (millisecondsOf(at) - millisecondsOf(asOf)) };
 }
 
 function Outage({ gateways: { complete, gateways, lastKnown } }: { gateways: NowEvent['gateways'] }) {
@@ -95,8 +102,14 @@ function sentence(text: string): string {
   return text.replace(/\.$/, '');
 }
 
+const NO_LISTS: Pick<Lists, 'refused' | 'refusedMore'> = { refused: [], refusedMore: false };
+
 /** What is wrong, a sentence each; if nothing is, the state in one. */
-function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowEvent }) {
+function Summary({ of: event }: { of: Known<NowEvent> }) {
+  const { gateways, traffic } = event.value;
+  const lists = listsOf(event);
+  const { refused, refusedMore } = ifKnown(lists) ?? NO_LISTS;
+  const areListsOld = useIsOld(lists.state === 'known' ? lists : { ...event, everyMs: 0 });
   const all = gateways.gateways;
   const now = Date.now();
   const banned = refused.filter(({ state }) => state === 'banned').length;
@@ -118,7 +131,8 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
       banned > 0 ? 'bad' : 'warn',
       banned > 0 ? `${callers}, ${countText(banned)} of them banned` : callers,
     ],
-    [!gateways.complete, 'warn', `refusals unknown, ${lastKnownText(gateways)}`],
+    [!gateways.complete, 'warn', `other gateways unknown, ${lastKnownText(gateways)}`],
+    [areListsOld, 'warn', lists.state === 'known' ? `refusals as of ${momentText(lists.at)}` : 'refusals unknown'],
   ];
   const shown = wrong.filter(([isSo]) => isSo);
   return (
@@ -130,9 +144,9 @@ function Summary({ of: { refused, refusedMore, gateways, traffic } }: { of: NowE
       ))}
       {shown.length === 0 && (
         <li>
-          <Badge kind="good">
+          <Good of={event}>
             All well: no caller is refused, {countText(ready)} of {plural(all.length, 'gateway')} ready, no 5xx.
-          </Badge>
+          </Good>
         </li>
       )}
     </ul>
@@ -236,57 +250,61 @@ function Figure({
 }
 
 /** The callers that need someone, in one table with tabs. */
-function Callers({ now, help }: { now: NowEvent; help: (helped: Helped) => void }) {
+function Callers({
+  of: now,
+  lists,
+  help,
+}: {
+  of: Known<NowEvent>;
+  lists: Reading<Lists>;
+  help: (helped: Helped) => void;
+}) {
   const asked = usePlace().query.get('callers');
-  const banned = now.refused.filter(({ state }) => state === 'banned');
+  const { mostRefused, refusedCallers, gateways } = now.value;
   const tabs = [
-    { name: 'refused', title: 'Refused', count: now.refused.length, isBad: true },
-    { name: 'banned', title: 'Banned', count: banned.length, isBad: true },
-    { name: 'near', title: 'Near a limit', count: now.near.length },
-    { name: 'most', title: 'Most refused', count: now.mostRefused.length },
+    { name: 'refused', title: 'Refused', count: derived(lists, ({ refused }) => refused.length), isBad: true },
+    { name: 'banned', title: 'Banned', count: derived(lists, (of) => bannedOf(of).length), isBad: true },
+    { name: 'near', title: 'Near a limit', count: derived(lists, ({ near }) => near.length) },
+    { name: 'most', title: 'Most refused', count: derived(now, () => mostRefused.length) },
   ];
   const chosen = tabs.find(({ name }) => name === asked)?.name ?? 'refused';
   const choose = (name: string) => changeQuery({ callers: name, used: '' });
   return (
     <Section title="Callers">
       <Tabs id="callers" label="Callers" tabs={tabs} chosen={chosen} choose={choose}>
-        {chosen === 'refused' && <RefusedKeys now={now} keys={now.refused} help={help} />}
-        {chosen === 'banned' && <RefusedKeys now={now} keys={banned} help={help} />}
-        {chosen === 'near' && (
-          <NearKeys
-            of={{ keys: now.near, unreadable: now.nearUnreadable }}
-            isAway={!now.gateways.complete}
-            help={help}
-          />
-        )}
-        {chosen === 'most' && (
-          <MostRefusedKeys keys={now.mostRefused} callers={now.refusedCallers} isAway={!now.gateways.complete} />
+        {chosen === 'most' ? (
+          <MostRefusedKeys keys={mostRefused} callers={refusedCallers} isAway={!gateways.complete} />
+        ) : lists.state !== 'known' ? (
+          <Empty title="Unknown while the store is away." />
+        ) : (
+          <Aged of={lists}>
+            {chosen === 'refused' && <RefusedKeys now={now.value} keys={lists.value.refused} help={help} />}
+            {chosen === 'banned' && <RefusedKeys now={now.value} keys={bannedOf(lists.value)} help={help} />}
+            {chosen === 'near' && (
+              <NearKeys of={{ keys: lists.value.near, unreadable: lists.value.nearUnreadable }} help={help} />
+            )}
+          </Aged>
         )}
       </Tabs>
     </Section>
   );
 }
 
+function bannedOf({ refused }: Lists): readonly Refused[] {
+  return refused.filter(({ state }) => state === 'banned');
+}
+
 /** @param keys those of `now.refused` that are shown */
 function RefusedKeys({ now, keys, help }: { now: NowEvent; keys: readonly Refused[]; help: (helped: Helped) => void }) {
-  const { refusedMore, refusedCallers, gateways, traffic } = now;
-  const isAway = !gateways.complete;
+  const { refusedMore, refusedCallers, traffic } = now;
   const mayHelp = useMay('operator');
   const requests = plural(sumOf(traffic.buckets, 'refused') + sumOf(traffic.buckets, 'banned'), 'request');
   const callers = `${plural(refusedCallers, 'caller')}, `;
   if (keys.length === 0) {
     const isNone = now.refused.length === 0;
     return (
-      <Empty
-        title={
-          isAway
-            ? 'Unknown while the store is away.'
-            : isNone
-              ? 'No caller is refused at the moment.'
-              : 'No caller is banned.'
-        }
-      >
-        {!isAway && isNone && (
+      <Empty title={isNone ? 'No caller is refused at the moment.' : 'No caller is banned.'}>
+        {isNone && (
           <p>
             In the last ten minutes: {callers}
             {requests}. Keys that were refused, and whose next request would be refused again, appear here within two
@@ -419,19 +437,16 @@ const SHARES = [
 const NEAR_MS = 5_000;
 
 /** @param of those that have used at least 90 % of a window */
-function NearKeys({ of, isAway, help }: { of: NearList; isAway: boolean; help: (helped: Helped) => void }) {
+function NearKeys({ of, help }: { of: NearList; help: (helped: Helped) => void }) {
   const used = usePlace().query.get('used');
   const share = SHARES.find(([value]) => value === used)?.[0] ?? '90';
-  const asked = useResource<NearList>(share === '90' ? null : `/admin/near?used=${share}`);
-  useRefresh(() => share !== '90' && asked.reload(), NEAR_MS);
+  const asked = useResource<NearList>(share === '90' ? null : `/admin/near?used=${share}`, NEAR_MS);
   const list = ({ keys, unreadable }: NearList) =>
     keys.length + unreadable.length > 0 ? (
       <>
         {keys.length > 0 && <NearTable keys={keys} help={help} />}
         <UnreadableRows rows={unreadable} noun="caller" />
       </>
-    ) : isAway ? (
-      <Empty title="Unknown while the store is away." />
     ) : (
       <Empty title="No caller is near a limit.">
         <p>Callers appear here when they have used {share} % of a window, or all of it.</p>
@@ -512,7 +527,8 @@ function NearTable({ keys, help }: { keys: readonly Near[]; help: (helped: Helpe
   );
 }
 
-function Gateways({ of }: { of: GatewayList }) {
+function Gateways({ of: event }: { of: Known<NowEvent> }) {
+  const of = event.value.gateways;
   const { gateways } = of;
   const names = gatewayNames(gateways);
   const versions = new Set(gateways.map(({ versions }) => `${versions.settings} ${versions.plans}`));
@@ -525,19 +541,21 @@ function Gateways({ of }: { of: GatewayList }) {
     <Section title="Gateways" note={note}>
       <ul class="cards">
         {gateways.map((gateway) => (
-          <GatewayCard key={gateway.id} {...gateway} title={names.get(gateway.id)!} />
+          <GatewayCard key={gateway.id} {...gateway} title={names.get(gateway.id)!} seen={event} />
         ))}
       </ul>
     </Section>
   );
 }
 
-function GatewayCard(gateway: Gateway & { title: string }) {
-  const { title, address, self, ready, draining, store, outage, settings, versions, certificate, upstreams } = gateway;
+function GatewayCard(gateway: Gateway & { title: string; seen: Known<unknown> }) {
+  const { seen, title, address, self, ready, draining, store, outage, settings, versions, certificate, upstreams } =
+    gateway;
   const now = useNow();
   const targets = upstreams.flatMap(({ name, targets }) => targets.map((target) => ({ upstream: name, ...target })));
   const down = targets.filter(({ usable }) => !usable);
   const daysLeft = certificateDays(certificate, now);
+  const expiry = daysLeft! < 0 ? 'Expired' : `Expires in ${plural(Math.floor(daysLeft!), 'day')}`;
   return (
     <li class="card">
       <div class="card-head">
@@ -545,7 +563,7 @@ function GatewayCard(gateway: Gateway & { title: string }) {
         {draining ? (
           <Badge kind="warn">Draining</Badge>
         ) : ready ? (
-          <Badge kind="good">Ready</Badge>
+          <Good of={seen}>Ready</Good>
         ) : (
           <Badge kind="bad">Not ready</Badge>
         )}
@@ -557,8 +575,8 @@ function GatewayCard(gateway: Gateway & { title: string }) {
       <dl>
         <dt>Store</dt>
         <dd>
-          {store === 'embedded' && <Badge kind="good">Embedded</Badge>}
-          {store === 'present' && <Badge kind="good">Present</Badge>}
+          {store === 'embedded' && <Good of={seen}>Embedded</Good>}
+          {store === 'present' && <Good of={seen}>Present</Good>}
           {store === 'away' && (
             <Badge kind="bad">
               Away{outage !== null && ` for ${lengthText(outage.lastsMs / 1_000)} so far: ${sentence(outage.reason)}`}
@@ -569,9 +587,9 @@ function GatewayCard(gateway: Gateway & { title: string }) {
         <dt>Targets</dt>
         <dd>
           {down.length === 0 ? (
-            <Badge kind="good">
+            <Good of={seen}>
               {targets.length} of {targets.length} up
-            </Badge>
+            </Good>
           ) : (
             <Badge kind="bad">
               {targets.length - down.length} of {targets.length} up; down: {down.map(({ name }) => name).join(', ')}
@@ -583,7 +601,7 @@ function GatewayCard(gateway: Gateway & { title: string }) {
           {settings === 'refused' ? (
             <Badge kind="bad">The changed files are refused; the earlier settings are in force</Badge>
           ) : (
-            <Badge kind="good">In force</Badge>
+            <Good of={seen}>In force</Good>
           )}
           <span class="muted">
             {' '}
@@ -594,9 +612,11 @@ function GatewayCard(gateway: Gateway & { title: string }) {
           <>
             <dt>Certificate</dt>
             <dd>
-              <Badge kind={daysLeft! < 1 ? 'bad' : daysLeft! < SOON_DAYS ? 'warn' : 'good'}>
-                {daysLeft! < 0 ? 'Expired' : `Expires in ${plural(Math.floor(daysLeft!), 'day')}`}
-              </Badge>
+              {daysLeft! >= SOON_DAYS ? (
+                <Good of={seen}>{expiry}</Good>
+              ) : (
+                <Badge kind={daysLeft! < 1 ? 'bad' : 'warn'}>{expiry}</Badge>
+              )}
               <span class="muted">
                 {' '}
                 <Time at={certificate.expiresAt} dayOnly={true} />

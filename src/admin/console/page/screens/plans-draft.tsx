@@ -10,6 +10,7 @@ import { Running, useRun } from '../kit/run.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
 import { hrefOf, navigate } from '../place.ts';
 import { type Draft, hasUnsavedDraft, keep, kept, linesOf, type Result } from '../plans-kept.ts';
+import { ifKnown } from '../reading.ts';
 import { ApiError, isPassing, request, useResource } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
 import type { Checked, Compared, PlanChange, PlansFile, PlansWritten, Simulated, SimulationInput } from '../types.ts';
@@ -65,7 +66,7 @@ function Stepped({ step }: { step: Step }) {
   const change = (part: Partial<Draft>) => {
     if (kept.draft !== null) set({ ...kept.draft, ...part });
   };
-  const { data, etag } = file;
+  const [data, etag] = [ifKnown(file.reading), file.etag];
   useEffect(() => {
     if (data === null) return;
     if (kept.draft === null || (!hasUnsavedDraft() && kept.draft.of.version !== data.version)) set(draftOf(data, etag));
@@ -319,7 +320,7 @@ function CheckState({
           {first}
         </Badge>
       ) : (
-        <Badge kind="good">No faults</Badge>
+        <Badge kind="done">No faults</Badge>
       )}
       {warnings > 0 && (
         <>

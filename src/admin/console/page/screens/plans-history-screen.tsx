@@ -4,10 +4,12 @@ import { ChangeDialog, Field } from '../kit/dialog.tsx';
 import { Time } from '../kit/format.tsx';
 import { Badge, Page, Section } from '../kit/page.tsx';
 import { PatchText } from '../kit/patch-view.tsx';
+import { Good } from '../kit/seen.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
 import { UnreadableRows } from '../kit/unreadable-rows.tsx';
 import { yamlParts } from '../kit/yaml-parts.ts';
 import { changeQuery, decoded, hrefOf, navigate, usePlace } from '../place.ts';
+import { ifKnown } from '../reading.ts';
 import { ApiError, request, useResource } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
 import type { Compared, PlansFile, PlansHistory, PlansVersion, PlansWritten, ShownPlansVersion } from '../types.ts';
@@ -34,7 +36,7 @@ function Versions() {
   return (
     <Page title="History of plans" back={{ title: 'Plans', path: '/plans' }}>
       <Shown of={history} what="the history">
-        {({ versions, unreadable }: PlansHistory) => (
+        {({ versions, unreadable }: PlansHistory, known) => (
           <>
             {versions.length + unreadable.length === 0 ? (
               <Empty title="No version is kept yet.">
@@ -57,7 +59,7 @@ function Versions() {
                         {number === latestOf({ versions, unreadable })?.number && (
                           <>
                             {' '}
-                            <Badge kind="good">In force</Badge>
+                            <Good of={known}>In force</Good>
                           </>
                         )}
                       </>
@@ -91,8 +93,9 @@ function byText({ by, from }: Pick<PlansVersion, 'by' | 'from'>): string {
 function Version({ name }: { name: string }) {
   const { query } = usePlace();
   const history = useResource<PlansHistory>('/admin/plans/history');
-  const versions = history.data?.versions ?? [];
-  const latest = history.data === null ? null : latestOf(history.data);
+  const kept = history.reading;
+  const versions = ifKnown(kept)?.versions ?? [];
+  const latest = kept.state === 'known' ? latestOf(kept.value) : null;
   const inForce = latest?.version ?? null;
   // A version that was restored was in force more than once.
   const asked = versions.findIndex(({ version, number }) => version === name && String(number) === query.get('number'));
@@ -101,13 +104,13 @@ function Version({ name }: { name: string }) {
   const against = query.get('against') ?? before ?? (inForce === null ? null : name);
   const compared = against === null ? '' : `?against=${encodeURIComponent(against)}`;
   const shown = useResource<ShownPlansVersion>(
-    history.data === null ? null : `/admin/plans/history/${encodeURIComponent(name)}${compared}`,
+    kept.state !== 'known' ? null : `/admin/plans/history/${encodeURIComponent(name)}${compared}`,
   );
   const others = [...new Map(versions.map((one) => [one.version, one])).values()].filter(
     ({ version }) => version !== name,
   );
   const isInForce = name === inForce;
-  const beside = !isInForce && shown.data !== null && <Restore of={shown.data} />;
+  const beside = !isInForce && shown.reading.state === 'known' && <Restore of={shown.reading.value} />;
   const choose = (event: Event) => changeQuery({ against: (event.target as HTMLSelectElement).value });
   return (
     <Page title={`Plans ${name}`} back={{ title: 'History of plans', path: '/plans/history' }} beside={beside}>
@@ -120,7 +123,9 @@ function Version({ name }: { name: string }) {
           return (
             <>
               <p class="actions">
-                {latest !== null && versions[at] === latest && <Badge kind="good">In force</Badge>}
+                {kept.state === 'known' && latest !== null && versions[at] === latest && (
+                  <Good of={kept}>In force</Good>
+                )}
                 <span>
                   Since <Time at={one.since} />, by <bdi>{byText(one)}</bdi>, from {FROM[one.from] ?? one.from}
                 </span>
@@ -177,8 +182,8 @@ function Restore({ of: shown }: { of: ShownPlansVersion }) {
   const isAdmin = useMay('admin');
   const [isOpen, setOpen] = useState(false);
   const file = useResource<PlansFile>('/admin/plans/file');
-  if (!isAdmin || file.data === null) return null;
-  if (!file.data.writable)
+  if (!isAdmin || file.reading.state !== 'known') return null;
+  if (!file.reading.value.writable)
     return (
       <span class="muted">
         To restore it: <code>tollgate plans rollback {version}</code>

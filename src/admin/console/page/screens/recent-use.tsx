@@ -1,12 +1,14 @@
 import { pathOf } from '../kit/callers.tsx';
 import { countText, Time } from '../kit/format.tsx';
+import { ifKnown } from '../reading.ts';
 import { useResource } from '../requests.ts';
 import type { History, RefusalsOfCaller } from '../types.ts';
 
 /** What a change would stop: what a key or a customer has called in the last 24 hours, and when last. Nothing while it is not known. */
 export function RecentUse({ id }: { id: string }) {
-  const history = useResource<History>(`${pathOf(id)}/history?step=hour&from=24h`).data;
-  const last = useResource<RefusalsOfCaller>(`/admin/refusals?caller=${encodeURIComponent(id)}`).data?.last ?? null;
+  const history = ifKnown(useResource<History>(`${pathOf(id)}/history?step=hour&from=24h`).reading);
+  const recent = useResource<RefusalsOfCaller>(`/admin/refusals?caller=${encodeURIComponent(id)}`).reading;
+  const last = ifKnown(recent)?.last ?? null;
   if (history === null) return null;
   const sum = history.buckets.reduce((total, { admitted }) => total + admitted, 0);
   return (

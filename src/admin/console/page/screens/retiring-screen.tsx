@@ -6,8 +6,10 @@ import { Choice, Filters, isCallerId } from '../kit/filters.tsx';
 import { countText, leftText, lengthText, millisecondsOf, plural, Time, UtcDay, useNow } from '../kit/format.tsx';
 import { ShowMore } from '../kit/more.tsx';
 import { Badge, Page } from '../kit/page.tsx';
+import { Good } from '../kit/seen.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
 import { usePlace } from '../place.ts';
+import { ifKnown, type Known } from '../reading.ts';
 import { useResource } from '../requests.ts';
 import type { Deprecation, DeprecationPage } from '../types.ts';
 
@@ -21,7 +23,7 @@ export function Retiring() {
   const given = usePlace().query.get('days') ?? '';
   const days = DAYS.includes(given) ? given : '30';
   const routes = useResource<DeprecationPage>(`/admin/deprecations?days=${days}&limit=1000`);
-  const found = routes.data?.deprecations ?? [];
+  const found = ifKnown(routes.reading)?.deprecations ?? [];
   const save = () => saveCsv(`retiring-routes-${days}-days.csv`, rowsOf(found));
   return (
     <Page
@@ -47,7 +49,7 @@ export function Retiring() {
         />
       </Filters>
       <Shown of={routes} what="the retiring routes">
-        {({ deprecations, cursor }: DeprecationPage) =>
+        {({ deprecations, cursor }: DeprecationPage, seen) =>
           deprecations.length === 0 ? (
             <Empty title="No route is deprecated.">
               <p>
@@ -57,7 +59,7 @@ export function Retiring() {
           ) : (
             <>
               {deprecations.map((one) => (
-                <Route key={`${one.methods} ${one.route}`} days={days} {...one} />
+                <Route key={`${one.methods} ${one.route}`} days={days} seen={seen} {...one} />
               ))}
               {cursor !== null && (
                 <p class="muted">Only the first {countText(deprecations.length)} routes are shown.</p>
@@ -73,7 +75,17 @@ export function Retiring() {
 /** Rows of callers that are added at once. A route may have 10,000. */
 const STEP = 50;
 
-function Route({ route, methods, since, sunset, successor, calls, callers, days }: Deprecation & { days: string }) {
+function Route({
+  seen,
+  days,
+  route,
+  methods,
+  since,
+  sunset,
+  successor,
+  calls,
+  callers,
+}: Deprecation & { days: string; seen: Known<unknown> }) {
   const [shown, setShown] = useState(STEP);
   return (
     <section class="panel" aria-label={route}>
@@ -81,7 +93,7 @@ function Route({ route, methods, since, sunset, successor, calls, callers, days 
         <h2 class="break">
           <code>{route}</code>
         </h2>
-        <Countdown sunset={sunset} isCalled={calls > 0} />
+        <Countdown sunset={sunset} isCalled={calls > 0} seen={seen} />
       </div>
       <dl class="facts">
         <dt>Methods</dt>
@@ -147,17 +159,13 @@ function Route({ route, methods, since, sunset, successor, calls, callers, days 
   );
 }
 
-function Countdown({ sunset, isCalled }: { sunset: string | null; isCalled: boolean }) {
+function Countdown({ sunset, isCalled, seen }: { sunset: string | null; isCalled: boolean; seen: Known<unknown> }) {
   const seconds = (millisecondsOf(sunset ?? 0) - useNow(sunset !== null)) / 1_000;
   if (sunset === null) return <Badge kind="plain">No end is set</Badge>;
   if (seconds <= 0) return <Badge kind="plain">Ended {lengthText(-seconds)} ago</Badge>;
-  const kind = !isCalled ? 'good' : seconds < 14 * 86_400 ? 'bad' : 'warn';
-  return (
-    <Badge kind={kind}>
-      Ends in {leftText(seconds)}
-      {isCalled ? '' : ', no calls'}
-    </Badge>
-  );
+  const text = `Ends in ${leftText(seconds)}`;
+  if (!isCalled) return <Good of={seen}>{text}, no calls</Good>;
+  return <Badge kind={seconds < 14 * 86_400 ? 'bad' : 'warn'}>{text}</Badge>;
 }
 
 /** What the ids that stand for several callers mean. */

@@ -1,11 +1,12 @@
-import { useState } from 'preact/hooks';
 import { Table } from '../kit/data-table.tsx';
 import { countText, plural } from '../kit/format.tsx';
 import { Badge, Page, Section } from '../kit/page.tsx';
+import { Good } from '../kit/seen.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
-import { useEvents, useResource } from '../requests.ts';
+import { derived, type Known } from '../reading.ts';
+import { useLatest, useResource } from '../requests.ts';
 import type { Gateway, GatewayList, NowEvent } from '../types.ts';
-import { gatewayNames, lastKnownText, StreamSign } from './gateways-screen.tsx';
+import { gatewayNames, lastKnownText, NOW_MS, StreamSign } from './gateways-screen.tsx';
 
 /** A target as the gateways see it. */
 interface Target {
@@ -22,15 +23,13 @@ interface Upstream {
 /** The services behind the gateways: which target is left out, and where. */
 export function Upstreams() {
   const asked = useResource<GatewayList>('/admin/gateways');
-  const [event, setEvent] = useState<NowEvent | null>(null);
-  const stream = useEvents('/admin/events/now', ['now'], (name, data) => {
-    if (name === 'now') setEvent(data as NowEvent);
-  });
-  const fleet = event === null ? asked : { ...asked, data: event.gateways, error: null };
+  const [stream, now] = useLatest<NowEvent>('/admin/events/now', 'now', NOW_MS);
+  const reading = derived(now, ({ gateways }) => gateways);
+  const fleet = reading.state === 'known' ? { ...asked, reading, error: null } : asked;
   return (
-    <Page title="Upstreams" beside={<StreamSign state={stream} at={event?.at ?? null} />}>
+    <Page title="Upstreams" beside={<StreamSign state={stream} of={now} />}>
       <Shown of={fleet} what="the upstreams">
-        {(list: GatewayList) => {
+        {(list: GatewayList, seen) => {
           const { complete, gateways } = list;
           const upstreams = upstreamsOf(gateways);
           return (
@@ -47,9 +46,9 @@ export function Upstreams() {
                 </Empty>
               ) : (
                 <>
-                  <Summary upstreams={upstreams} gateways={gateways.length} />
+                  <Summary upstreams={upstreams} gateways={gateways.length} seen={seen} />
                   {upstreams.map((upstream) => (
-                    <OneUpstream key={upstream.name} {...upstream} />
+                    <OneUpstream key={upstream.name} {...upstream} seen={seen} />
                   ))}
                 </>
               )}
@@ -61,7 +60,15 @@ export function Upstreams() {
   );
 }
 
-function Summary({ upstreams, gateways }: { upstreams: readonly Upstream[]; gateways: number }) {
+function Summary({
+  upstreams,
+  gateways,
+  seen,
+}: {
+  upstreams: readonly Upstream[];
+  gateways: number;
+  seen: Known<unknown>;
+}) {
   const targets = upstreams.flatMap(({ name, targets }) => targets.map((target) => ({ upstream: name, ...target })));
   const down = targets
     .map((target) => ({ ...target, out: target.on.filter(({ usable }) => !usable).length }))
@@ -71,10 +78,10 @@ function Summary({ upstreams, gateways }: { upstreams: readonly Upstream[]; gate
     <section class="panel" aria-label="Summary">
       {down.length === 0 ? (
         <p class="sentence">
-          <Badge kind="good">
+          <Good of={seen}>
             {targets.length === 1 ? 'The target is' : `All ${countText(targets.length)} targets are`} up on{' '}
             {gateways === 1 ? 'the gateway' : `all ${countText(gateways)} gateways`}.
-          </Badge>
+          </Good>
         </p>
       ) : (
         <>
@@ -103,7 +110,7 @@ function Summary({ upstreams, gateways }: { upstreams: readonly Upstream[]; gate
   );
 }
 
-function OneUpstream({ name, on, targets }: Upstream) {
+function OneUpstream({ name, on, targets, seen }: Upstream & { seen: Known<unknown> }) {
   const inFlight = on.reduce((sum, { inFlight }) => sum + inFlight, 0);
   return (
     <Section title={name} note={`${plural(inFlight, 'request')} in flight`}>
@@ -126,10 +133,11 @@ function OneUpstream({ name, on, targets }: Upstream) {
               sort: ({ on }: Target) => on.filter(({ usable }) => usable).length,
               cell: ({ on }: Target) => {
                 const up = on.filter(({ usable }) => usable).length;
-                return (
-                  <Badge kind={up === on.length ? 'good' : up === 0 ? 'bad' : 'warn'}>
-                    {countText(up)} of {countText(on.length)}
-                  </Badge>
+                const text = `${countText(up)} of ${countText(on.length)}`;
+                return up === on.length ? (
+                  <Good of={seen}>{text}</Good>
+                ) : (
+                  <Badge kind={up === 0 ? 'bad' : 'warn'}>{text}</Badge>
                 );
               },
             },
@@ -139,7 +147,7 @@ function OneUpstream({ name, on, targets }: Upstream) {
                 <ul class="inline">
                   {on.map(({ gateway, usable }) => (
                     <li key={gateway.id}>
-                      {gateway.host} <Badge kind={usable ? 'good' : 'bad'}>{usable ? 'Up' : 'Left out'}</Badge>
+                      {gateway.host} {usable ? <Good of={seen}>Up</Good> : <Badge kind="bad">Left out</Badge>}
                     </li>
                   ))}
                 </ul>
