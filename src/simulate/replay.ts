@@ -44,6 +44,8 @@ export interface Replay {
   readonly plans: readonly PlanReplay[];
   /** Every key in the log, in no order. */
   readonly keys: Iterable<KeyReplay>;
+  /** The customers, whose limits their keys share, and the keys without a customer. */
+  readonly callers: Iterable<CallerReplay>;
   /** The requests that gateways decided locally, while their store was away. */
   readonly local: Counts;
   readonly timeline: { readonly stepMs: number; readonly buckets: readonly Bucket[] };
@@ -76,6 +78,12 @@ export interface KeyReplay {
   readonly ownLimits: Limits | null;
 }
 
+/** A customer, or a key without one. */
+export interface CallerReplay extends Pick<KeyReplay, 'id' | 'plan' | 'counts' | 'bannedAtMs'> {
+  /** How many keys of the customer the log has; null for a key without a customer. */
+  readonly keys: number | null;
+}
+
 /**
  * Decides all recorded requests again, at the recorded times, under other plans, with the gateway's own `decide`. With the
  * plans that were in force, an empty store at the beginning and no sampling, every verdict equals the recorded one.
@@ -102,6 +110,7 @@ export function replay(recording: Recording, { plans, before, isBaseline, onProg
     totals: sumOf(planResults.map(({ counts }) => counts)),
     plans: planResults,
     keys: { [Symbol.iterator]: () => run.keys() },
+    callers: { [Symbol.iterator]: () => run.callers() },
     local: run.local.of(0),
     timeline: { stepMs: run.timeline.stepMs, buckets: run.timeline.buckets() },
     uncharged: unchargedUnits(recording, plans),
@@ -260,14 +269,33 @@ class Run {
   }
 
   *keys(): Generator<KeyReplay> {
+    for (const key of this.#ids.keys()) yield this.#keyAt(key);
+  }
+
+  *callers(): Generator<CallerReplay> {
+    const ofCustomers = new Map<string, number[]>();
     for (const [key, accountId] of this.#ids.entries()) {
-      const { consumerId, customerId } = partsOfAccount(accountId);
-      const bannedAtMs = this.#bannedAtMs[key]! === 0 ? null : this.#bannedAtMs[key]!;
-      const shape = this.#shapeOfKey[key]!;
-      const plan = this.#planNames[this.#planOfShape[shape]!]!;
-      const ownLimits = this.#carried.ownLimits[shape]!;
-      yield { id: consumerId ?? accountId, customerId, plan, counts: this.#byKey.of(key), bannedAtMs, ownLimits };
+      const { customerId } = partsOfAccount(accountId);
+      if (customerId === null) yield { ...this.#keyAt(key), keys: null };
+      else if (ofCustomers.has(customerId)) ofCustomers.get(customerId)!.push(key);
+      else ofCustomers.set(customerId, [key]);
     }
+    for (const [id, numbers] of ofCustomers) {
+      const keys = numbers.map((key) => this.#keyAt(key));
+      const [bannedAtMs = null] = keys.flatMap(({ bannedAtMs }) => bannedAtMs ?? []).sort((a, b) => a - b);
+      const counts = sumOf(keys.map(({ counts }) => counts));
+      yield { id, plan: keys.at(-1)!.plan, counts, bannedAtMs, keys: keys.length };
+    }
+  }
+
+  #keyAt(key: number): KeyReplay {
+    const accountId = this.#ids[key]!;
+    const { consumerId, customerId } = partsOfAccount(accountId);
+    const bannedAtMs = this.#bannedAtMs[key]! === 0 ? null : this.#bannedAtMs[key]!;
+    const shape = this.#shapeOfKey[key]!;
+    const plan = this.#planNames[this.#planOfShape[shape]!]!;
+    const ownLimits = this.#carried.ownLimits[shape]!;
+    return { id: consumerId ?? accountId, customerId, plan, counts: this.#byKey.of(key), bannedAtMs, ownLimits };
   }
 }
 

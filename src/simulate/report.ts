@@ -1,6 +1,7 @@
+import { type CallerCount, callersText, NO_CALLERS, withCaller } from '../model/caller-count.ts';
 import { groupText, type Plan, type Plans, partText } from '../model/plan.ts';
 import type { Census } from './recording.ts';
-import type { KeyReplay, PlanReplay, Replay } from './replay.ts';
+import type { CallerReplay, KeyReplay, PlanReplay, Replay } from './replay.ts';
 import type { Counts } from './tally.ts';
 
 /** The files of a replay, as the operator named them. */
@@ -17,6 +18,20 @@ export interface Report extends Sources {
   readonly to: string;
   /** Whether the counts are estimates from sampled lines. */
   readonly isEstimate: boolean;
+  /** What the change comes to, in a sentence: `593 fewer refused (4866 → 4273), 3 fewer bans; better for 3 keys, worse for 0.` */
+  readonly headline: string;
+  /** Refused are requests that are not admitted: for the quota, under a ban, or without limits to decide by. */
+  readonly net: {
+    readonly refused: { readonly recorded: number; readonly simulated: number };
+    readonly bans: { readonly recorded: number; readonly simulated: number };
+    /** Callers of whom more requests would be admitted, and fewer. A customer is one caller: its keys share its limits. */
+    readonly better: CallerCount;
+    readonly worse: CallerCount;
+    /** Requests that would be refused and were not, in whose place as many of the same caller would be admitted. */
+    readonly moved: number;
+  };
+  /** A sentence about the requests that only change places (`net.moved`); null if there are none. */
+  readonly moved: string | null;
   /** How far the replay differs from the log: both 0 if the plans are those that were in force. */
   readonly differs: Replay['differs'];
   readonly notes: readonly string[];
@@ -29,13 +44,19 @@ export interface Report extends Sources {
   readonly withoutStore: Counts;
 }
 
+type Net = Report['net'];
+
 export function reportOf(replay: Replay, plans: Plans, sources: Sources): Report {
   const { census, totals, local, differs, inForce } = replay;
+  const net = netOf(replay);
   return {
     ...sources,
     from: new Date(replay.fromMs).toISOString(),
     to: new Date(replay.toMs).toISOString(),
     isEstimate: census.sampled > 0,
+    headline: headlineOf(net, differs.verdicts + differs.bans + totals.unserved === 0),
+    net,
+    moved: net.moved === 0 ? null : movedText(net.moved),
     differs,
     notes: [...notesOn(census), ...notesOnPlans(replay, plans, sources)],
     lines: census,
@@ -44,6 +65,43 @@ export function reportOf(replay: Replay, plans: Plans, sources: Sources): Report
     byPlan: replay.plans.map((one) => ({ ...one, limits: planText(plans.plans.get(one.plan)) })),
     withoutStore: local,
   };
+}
+
+function netOf({ totals: { requests, recorded, simulated }, callers }: Replay): Net {
+  let [better, worse, moved] = [NO_CALLERS, NO_CALLERS, 0];
+  for (const { counts, keys } of callers) {
+    const gain = gainOf(counts);
+    if (gain > 0) better = withCaller(better, keys);
+    if (gain < 0) worse = withCaller(worse, keys);
+    moved += Math.min(counts.newlyAdmitted, counts.newlyAdmitted - gain);
+  }
+  return {
+    refused: { recorded: requests - recorded.admitted, simulated: requests - simulated.admitted },
+    bans: { recorded: recorded.bans, simulated: simulated.bans },
+    ...{ better, worse, moved },
+  };
+}
+
+/** How many requests more would be admitted; negative for fewer. */
+function gainOf({ recorded, simulated }: Counts): number {
+  return simulated.admitted - recorded.admitted;
+}
+
+function headlineOf({ refused, bans, better, worse }: Net, isSame: boolean): string {
+  if (isSame) return 'Every verdict and every ban is as it was.';
+  const whom = `better for ${callersText(better)}, worse for ${callersText(worse)}.`;
+  return `${changeOf(refused, 'refused')} (${refused.recorded} → ${refused.simulated}), ${changeOf(bans, 'ban')}; ${whom}`;
+}
+
+/** @param what `refused`, or a noun */
+function changeOf({ recorded, simulated }: Net['bans'], what: 'refused' | 'ban'): string {
+  const difference = Math.abs(simulated - recorded);
+  const name = what === 'ban' && difference !== 1 ? 'bans' : what;
+  return difference === 0 ? `as many ${name}` : `${difference} ${simulated < recorded ? 'fewer' : 'more'} ${name}`;
+}
+
+function movedText(moved: number): string {
+  return `${some(moved, 'request')} would be refused in place of as many others of the same caller, because windows and bans begin at other times.`;
 }
 
 /** The limits of a plan, those of its groups and of each key of a customer, in words. */
@@ -70,29 +128,34 @@ export function keyReport({ id, customerId, plan, counts, bannedAtMs, ownLimits 
   };
 }
 
-/** The keys with requests that were refused, would be refused, or could not be served. */
-export function* touchedKeys({ keys }: Replay): Generator<KeyReplay> {
-  for (const key of keys) {
-    const { recorded, simulated, unserved } = key.counts;
-    if (recorded.refused + recorded.banned + simulated.refused + simulated.banned + unserved > 0) yield key;
+/** A customer, or a key without one, as `--json` prints it. */
+export function callerReport({ id, keys, plan, counts, bannedAtMs }: CallerReplay) {
+  return { id, keys, plan, ...counts, bannedAt: bannedAtMs === null ? null : new Date(bannedAtMs).toISOString() };
+}
+
+/** Those with requests that were refused, would be refused, or could not be served. */
+export function* touchedOf<T extends Pick<KeyReplay, 'counts'>>(all: Iterable<T>): Generator<T> {
+  for (const one of all) {
+    const { recorded, simulated, unserved } = one.counts;
+    if (recorded.refused + recorded.banned + simulated.refused + simulated.banned + unserved > 0) yield one;
   }
 }
 
-/** The `most` keys with the most changes, in that order. At most about twice as many keys are in memory. */
-export function mostChanged(replay: Replay, most: number): readonly KeyReplay[] {
-  const found: KeyReplay[] = [];
+/** The `most` keys or callers with the most changes, in that order. At most about twice as many are in memory. */
+export function mostChanged<T extends Pick<KeyReplay, 'id' | 'counts'>>(all: Iterable<T>, most: number): readonly T[] {
+  const found: T[] = [];
   const cut = () => found.sort((a, b) => weight(b) - weight(a) || (a.id < b.id ? -1 : 1)).splice(most);
-  for (const key of touchedKeys(replay)) {
-    found.push(key);
+  for (const one of touchedOf(all)) {
+    found.push(one);
     if (found.length >= 2 * most + 64) cut();
   }
   cut();
   return found;
 }
 
-function weight({ counts }: KeyReplay): number {
+function weight({ counts }: Pick<KeyReplay, 'counts'>): number {
   const { newlyRefused, newlyAdmitted, unserved, recorded, simulated } = counts;
-  // Among keys with equally many changes, those with the most refusals come first.
+  // Among those with equally many changes, those with the most refusals come first.
   return newlyRefused + newlyAdmitted + unserved + (recorded.refused + simulated.refused) / 1e12;
 }
 

@@ -5,7 +5,7 @@ import { groupsOfRecorded } from '../../src/operations/plans/recorded-groups.ts'
 import { RecordedRequests, simulate } from '../../src/operations/plans/simulation.ts';
 import { logLineOf, type RecentRequest } from '../../src/simulate/recent-record.ts';
 import { replay } from '../../src/simulate/replay.ts';
-import { reportOf } from '../../src/simulate/report.ts';
+import { mostChanged, reportOf } from '../../src/simulate/report.ts';
 import { type Caller, expectTheRecord, Gateway, plansIn, recordingUnder } from './model-gateway.ts';
 
 const T = 1_790_000_000_000;
@@ -152,6 +152,31 @@ describe('a replay with other plans', () => {
     expect(verdicts(withGroup('/v1/search/**'))).toEqual([5, 5, 1]);
     expect(verdicts(withGroup('/v1/other'))).toEqual([4, 5, 0]);
     expect(verdicts(plansIn('plans: { team: { limits: { minute: 90 }, bans: off } }'))).toEqual([1, 0, 0]);
+  });
+
+  test('comes to a net: a customer is one caller with all its keys, and what only changes places is told apart', () => {
+    const plan = (minute: number) =>
+      plansIn(`plans: { team: { limits: { minute: ${minute} }, bans: { after: 2, of: customer } } }`);
+    const [before, tried] = [plan(3), plan(4)];
+    const gateway = new Gateway(before);
+    // Two keys of one customer in turn, a request a second; the ban of a minute begins at the fifth, and would at the sixth.
+    for (let i = 0; i < 70; i++) gateway.request({ caller: CALLERS[i % 2]!, path: '/v1/pets', atMs: T + i * 1_000 });
+    gateway.request({ caller: CALLERS[2]!, path: '/v1/pets', atMs: T });
+    const came = replay(recordingUnder(gateway.lines, tried, before), { plans: tried, before });
+    const { headline, moved, net } = reportOf(came, tried, { plans: 'new', fromPlans: 'old', logs: ['log'] });
+    // Those of the seconds 3, 67 and 68 are admitted, that of 64 is in the ban which begins a second later.
+    expect(headline).toBe('2 fewer refused (64 → 62), 1 fewer ban; better for 1 customer (2 keys), worse for 0.');
+    expect(moved).toMatch(/^1 request would be refused in place of as many others of the same caller/);
+    expect(net).toEqual({
+      refused: { recorded: 64, simulated: 62 },
+      bans: { recorded: 2, simulated: 1 },
+      better: { customers: 1, keysOfCustomers: 2, ownKeys: 0 },
+      worse: { customers: 0, keysOfCustomers: 0, ownKeys: 0 },
+      moved: 1,
+    });
+    expect(mostChanged(came.callers, 9).map(({ id, keys, counts }) => [id, keys, counts.requests])).toEqual([
+      ['cus_a', 2, 70],
+    ]);
   });
 
   test('says that requests in flight are not replayed', () => {

@@ -141,7 +141,7 @@ describe('a replay with other plans', () => {
     expect(came.plans).toMatchObject([
       { plan: 'free', keys: 2, keysNewlyRefused: 1, keysBannedThen: 0, keysBannedNow: 1 },
     ]);
-    expect(mostChanged(came, 1).map(({ id }) => id)).toEqual(['key_busy']);
+    expect(mostChanged(came.keys, 1).map(({ id }) => id)).toEqual(['key_busy']);
   });
 
   test('slides or follows the calendar as those plans do, and names the kind', () => {

@@ -4,8 +4,16 @@ import type { Plans } from '../../model/plan.ts';
 import { visible } from '../../operations/operation-values.ts';
 import { groupsOfRecorded } from '../../operations/plans/recorded-groups.ts';
 import { Recording } from '../../simulate/recording.ts';
-import { type KeyReplay, type Replay, replay } from '../../simulate/replay.ts';
-import { keyReport, mostChanged, type Report, reportOf, type Sources, touchedKeys } from '../../simulate/report.ts';
+import { type CallerReplay, type KeyReplay, type Replay, replay } from '../../simulate/replay.ts';
+import {
+  callerReport,
+  keyReport,
+  mostChanged,
+  type Report,
+  reportOf,
+  type Sources,
+  touchedOf,
+} from '../../simulate/report.ts';
 import type { Counts } from '../../simulate/tally.ts';
 import type { Command, Terminal, Words } from '../terminal/command.ts';
 import { Progress } from '../terminal/output.ts';
@@ -46,12 +54,12 @@ export const plansSimulate: Command = {
     keys: {
       type: 'string',
       value: 'N',
-      about: `How many keys are listed, the most changed first; default ${DEFAULT_KEYS}. --json lists all that were or would be refused.`,
+      about: `How many customers and keys a terminal lists, the most changed first; default ${DEFAULT_KEYS}. In a pipe, how many keys. --json lists all that were or would be refused.`,
     },
     json: {
       type: 'boolean',
       about:
-        'Prints one JSON object: counts in all, by plan and by key. `differs` compares with the log; so does `baseline` for the plans of --from-plans themselves, or it is null.',
+        'Prints one JSON object: counts in all, by plan, by key and by caller: a customer, or a key without one. `headline` is what the change comes to. `differs` compares with the log; so does `baseline` for the plans of --from-plans themselves, or it is null.',
     },
   },
   async run({ options }, terminal) {
@@ -137,7 +145,7 @@ function printReport(
   const report = { ...counted, baseline, notes: [...counted.notes, ...notesOnBaseline(counted, baseline)] };
   if (json) printJson(report, replayed, terminal);
   else {
-    terminal.out(simulationText(report, mostChanged(replayed, most), terminal));
+    terminal.out(simulationText(report, replayed, most, terminal));
     // A note may repeat a plan's name from the log.
     for (const note of report.notes) terminal.error(`note: ${escapedText(note)}\n`);
   }
@@ -151,15 +159,22 @@ function notesOnBaseline({ fromPlans, totals }: Report, baseline: Replay['differ
   ];
 }
 
-/** Prints the keys in chunks of a thousand: the text of a million keys would exceed the longest string. */
-function printJson(report: Report, replayed: Replay, terminal: Terminal): void {
-  terminal.out(`${JSON.stringify(report, null, 2).slice(0, -2)},\n  "keys": [`);
+function printJson(report: Report, { keys, callers }: Replay, terminal: Terminal): void {
+  terminal.out(JSON.stringify(report, null, 2).slice(0, -2));
+  printList('keys', touchedOf(keys), keyReport, terminal);
+  printList('callers', touchedOf(callers), callerReport, terminal);
+  terminal.out('\n}\n');
+}
+
+/** Prints a list in chunks of a thousand: the text of a million keys would exceed the longest string. */
+function printList<T>(name: string, all: Iterable<T>, reportOf: (one: T) => object, terminal: Terminal): void {
+  terminal.out(`,\n  "${name}": [`);
   let comma = '\n';
-  for (const some of chunks(touchedKeys(replayed), 1_000)) {
-    terminal.out(comma + some.map((key) => `    ${JSON.stringify(keyReport(key))}`).join(',\n'));
+  for (const some of chunks(all, 1_000)) {
+    terminal.out(comma + some.map((one) => `    ${JSON.stringify(reportOf(one))}`).join(',\n'));
     comma = ',\n';
   }
-  terminal.out('\n  ]\n}\n');
+  terminal.out('\n  ]');
 }
 
 function* chunks<T>(items: Iterable<T>, size: number): Generator<T[]> {
@@ -178,28 +193,33 @@ function* chunks<T>(items: Iterable<T>, size: number): Generator<T[]> {
  * The report as tables for a terminal. If standard output is not a terminal, each plan and each key is one line with tabs
  * between its cells: the word `plan` or `key`, the name, the number of keys of a plan or the plan of a key, and the counts
  * in the order of the heads.
+ * @param most how many keys, or callers, are listed
  */
-function simulationText(report: Report, keys: readonly KeyReplay[], terminal: Terminal): string {
+function simulationText(report: Report, replayed: Replay, most: number, terminal: Terminal): string {
   const plans = report.byPlan.map(({ plan, keys, counts }) => [plan, String(keys), ...countCells(counts)]);
-  const keyRows = keys.map(({ id, plan, counts }) => [id, plan, ...countCells(counts)]);
+  const rowOf = ({ id, plan, counts }: Pick<KeyReplay, 'id' | 'plan' | 'counts'>) => [id, plan, ...countCells(counts)];
   if (!terminal.isTerminal) {
-    const rows = [...plans.map((row) => ['plan', ...row]), ...keyRows.map((row) => ['key', ...row])];
+    const keys = mostChanged(replayed.keys, most).map((key) => ['key', ...rowOf(key)]);
+    const rows = [...plans.map((row) => ['plan', ...row]), ...keys];
     return table(['row', 'name', 'keys or plan', ...COUNT_HEADS], rows, terminal);
   }
   const { totals, byPlan } = report;
   const all = ['all', String(byPlan.reduce((sum, { keys }) => sum + keys, 0)), ...countCells(totals)];
-  const { verdicts, bans } = report.differs;
+  const callers = mostChanged(replayed.callers, most).map((one) => [callerText(one), ...rowOf(one).slice(1)]);
   const parts = [
+    `${report.headline}\n${report.moved === null ? '' : `${report.moved}\n`}`,
     `${report.logs.join(', ')} under ${report.plans}: ${report.from} to ${report.to}\n${byPlan.map(limitsLine).join('')}`,
     table(['plan', 'keys', ...COUNT_COLUMNS], byPlan.length > 1 ? [...plans, all] : plans, terminal),
-    verdicts + bans === 0
-      ? 'Every verdict and every ban is as it was.\n'
-      : `${verdicts} of ${totals.requests} requests would get another verdict${bans === 0 ? '' : `, and ${bans} ${bans === 1 ? 'ban differs' : 'bans differ'}`}.\n`,
-    ...(keyRows.length === 0
+    ...(callers.length === 0
       ? []
-      : [table([{ head: 'key', isWhole: true }, { head: 'plan', rank: 20 }, ...COUNT_COLUMNS], keyRows, terminal)]),
+      : [table([{ head: 'caller', isWhole: true }, { head: 'plan', rank: 20 }, ...COUNT_COLUMNS], callers, terminal)]),
   ];
   return parts.join('\n');
+}
+
+/** A customer with the number of its keys, which share its limits, or a key without one. */
+function callerText({ id, keys }: CallerReplay): string {
+  return keys === null ? id : `${id} (${keys} ${keys === 1 ? 'key' : 'keys'})`;
 }
 
 /** The heads of the count columns: recorded and simulated in turn. */

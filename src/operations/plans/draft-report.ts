@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { limit } from '../../model/plan.ts';
 import { count, type DeepReadonly, time, windowName } from '../../model/values.ts';
 import type { Replay } from '../../simulate/replay.ts';
-import type { keyReport, Report } from '../../simulate/report.ts';
+import type { callerReport, keyReport, Report } from '../../simulate/report.ts';
 
 // What is found of a draft of plans.yaml: by checking it, comparing it with the plans in force, and trying it on recorded requests.
 
@@ -110,6 +110,9 @@ const report = z
     from: time,
     to: time,
     isEstimate: z.boolean(),
+    headline: z.string().describe('What the draft comes to, in a sentence.'),
+    net: z.looseObject({}),
+    moved: z.string().nullable(),
     differs: z.looseObject({}),
     notes: z.array(z.string()),
     lines: z.looseObject({}),
@@ -118,12 +121,19 @@ const report = z
     byPlan: z.array(z.looseObject({})),
     withoutStore: z.looseObject({}),
     keys: z.array(z.looseObject({})),
+    callers: z.array(z.looseObject({})),
   })
   .nullable()
   .describe(
     'As `tollgate plans simulate --json`, with at most 1,000 keys, the most changed first, each with `ownLimits`, its limits that are ' +
-      "not its plan's (null if that is not known). Null if there are faults.",
-  ) as z.ZodType as z.ZodType<(Report & { readonly keys: readonly ReturnType<typeof keyReport>[] }) | null>;
+      "not its plan's (null if that is not known), and as many `callers`: customers, each with the number of its `keys`, and keys without one. " +
+      '`moved` is a sentence about requests that only change places (`net.moved`), or null. Null if there are faults.',
+  ) as z.ZodType as z.ZodType<SimulatedReport | null>;
+
+type SimulatedReport = Report & {
+  readonly keys: readonly ReturnType<typeof keyReport>[];
+  readonly callers: readonly ReturnType<typeof callerReport>[];
+};
 const bucket = z.looseObject({
   from: time,
   requests: z.number().min(0),
@@ -147,6 +157,7 @@ export const simulated = checked
       .optional()
       .describe('How the plans in force, unchanged, would have decided the same requests.'),
     moreKeys: count.optional().describe('Further keys that were or would be refused.'),
+    moreCallers: count.optional().describe('Further callers of which requests were or would be refused.'),
     timeline: z
       .strictObject({
         stepSeconds: z.number(),

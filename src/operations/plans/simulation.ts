@@ -2,10 +2,10 @@ import type { Plans } from '../../model/plan.ts';
 import { logLineOf, type RecentRequest } from '../../simulate/recent-record.ts';
 import { type GroupsOf, Recording } from '../../simulate/recording.ts';
 import { replay } from '../../simulate/replay.ts';
-import { keyReport, mostChanged, reportOf, type Sources, touchedKeys } from '../../simulate/report.ts';
+import { callerReport, keyReport, mostChanged, reportOf, type Sources, touchedOf } from '../../simulate/report.ts';
 
-/** The keys of a report that are listed: those with the most changes. */
-const MAX_KEYS = 1_000;
+/** The keys of a report that are listed, and the callers: those with the most changes. */
+const MAX_LISTED = 1_000;
 /** The plans that a log may name. More names than a gateway has plans come from no gateway, and each is a row of the report. */
 const MAX_PLANS = 2_000;
 
@@ -52,15 +52,15 @@ export function simulate(
   if ('fault' in recording) return recording;
   const replayed = replay(recording, { plans: after, before });
   const report = reportOf(replayed, after, sources);
-  const keys = mostChanged(replayed, MAX_KEYS).map(keyReport);
-  let touched = 0;
-  for (const _ of touchedKeys(replayed)) touched++;
+  const keys = mostChanged(replayed.keys, MAX_LISTED).map(keyReport);
+  const callers = mostChanged(replayed.callers, MAX_LISTED).map(callerReport);
   const { stepMs, buckets } = replayed.timeline;
   return {
     span: { from: report.from, to: report.to, requests: recording.census.requests },
-    report: { ...report, keys },
+    report: { ...report, keys, callers },
     baseline: { verdicts: replay(recording, { plans: before, before, isBaseline: true }).differs.verdicts },
-    moreKeys: touched - keys.length,
+    moreKeys: countOf(touchedOf(replayed.keys)) - keys.length,
+    moreCallers: countOf(touchedOf(replayed.callers)) - callers.length,
     timeline: {
       stepSeconds: stepMs / 1_000,
       buckets: buckets.map(({ fromMs, counts }) => ({ from: new Date(fromMs).toISOString(), ...counts })),
@@ -73,6 +73,12 @@ const NO_LINES =
   'with LOG_LEVEL info or below, nothing before the lines.';
 const NO_REQUESTS =
   'The gateway remembers no request that was decided by a plan. Send some, or give the lines of a log.';
+
+function countOf(all: Iterable<unknown>): number {
+  let count = 0;
+  for (const _ of all) count++;
+  return count;
+}
 
 function withoutByteOrderMark(text: string): string {
   return text.startsWith('\uFEFF') ? text.slice(1) : text;

@@ -50,9 +50,16 @@ describe('tollgate plans simulate', () => {
       isEstimate: false,
       lines: { lines: 15, foreign: 1 },
       inForce: { free: { limits: { minute: 10 }, isInferred: true } },
+      headline: '6 more refused (2 → 8), 1 more ban; better for 0, worse for 1 key.',
+      net: {
+        worse: { customers: 0, keysOfCustomers: 0, ownKeys: 1 },
+        moved: 0,
+      },
+      moved: null,
       totals: EXPECTED,
       byPlan: [{ plan: 'free', limits: 'minute 4', keys: 2, keysNewlyRefused: 1, keysBannedNow: 1, counts: EXPECTED }],
       keys: [{ id: 'key_busy', plan: 'free', requests: 12, newlyRefused: 6, bannedAt: '2026-09-21T14:00:05.000Z' }],
+      callers: [{ id: 'key_busy', keys: null, plan: 'free', requests: 12, bannedAt: '2026-09-21T14:00:05.000Z' }],
     });
   });
 
@@ -99,7 +106,7 @@ describe('tollgate plans simulate', () => {
       /^PLAN +KEYS +REQUESTS +REFUSED +WOULD BE REFUSED +BANNED +WOULD BE BANNED +BANS +WOULD BE BANS +NEWLY/m,
     );
     expect(shown.stdout).toMatch(/^free +2 +15 +2 +1 +0 +7 +0 +1 +6 +0$/m);
-    expect(shown.stdout).toContain('another verdict');
+    expect(shown.stdout).toMatch(/^6 more refused \(2 → 8\), 1 more ban; better for 0, worse for 1 key\.\n/);
     expect(shown.stdout).toContain('\nfree: minute 4\n');
     const piped = await runCommand({}, ...words);
     expect(piped.stdout.split('\n').map((line) => line.split('\t').slice(0, 4))).toEqual([

@@ -671,7 +671,8 @@ test('a draft of plans shows a fault at its line, what differs, whom it touches 
   await page.getByLabel('Log lines').fill(stand.printed());
   await page.getByRole('button', { name: 'Run the simulation' }).click();
   await page.getByRole('heading', { name: 'What would have happened' }).waitFor();
-  await page.getByRole('heading', { name: 'Would be refused and is not today' }).waitFor();
+  await page.getByText(/^\d+ more refused \(.* better for 0, worse for \d+ keys?\.$/).waitFor();
+  await page.getByRole('heading', { name: 'Whom it concerns' }).waitFor();
   await page.getByRole('link', { name: "Jo's pet shop" }).first().waitFor();
   await page.getByRole('button', { name: 'Apply', exact: true }).click();
   const patch = await page.getByRole('region', { name: 'Patch of plans.yaml' }).innerText();

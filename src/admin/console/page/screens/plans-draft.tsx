@@ -110,7 +110,7 @@ function Steps({ at, draft }: { at: Step; draft: Draft }) {
   const notes: Readonly<Record<Step['path'], string>> = {
     edit: faults > 0 ? plural(faults, 'fault') : hasUnsavedDraft() ? 'unsaved draft' : 'no changes',
     compare: diff === null || faults > 0 ? '' : plural(diff.changes.length, 'change'),
-    simulate: simulation?.report == null ? '' : `${countText(simulation.report.totals.newlyRefused)} newly refused`,
+    simulate: simulation?.report?.headline.split(/ \(|\./)[0] ?? '',
     apply: !isAdmin
       ? 'by an admin'
       : diff === null || diff.patch === ''

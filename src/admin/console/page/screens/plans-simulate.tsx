@@ -1,8 +1,7 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { CallerName } from '../kit/callers.tsx';
 import { BarChart, type Series } from '../kit/charts.tsx';
-import { Table } from '../kit/data-table.tsx';
+import { type Column, Table } from '../kit/data-table.tsx';
 import { Field } from '../kit/dialog.tsx';
 import { countText, momentText, Prose, plural, Time } from '../kit/format.tsx';
 import { useNames } from '../kit/names.ts';
@@ -17,7 +16,7 @@ import type { Simulated, SimulationInput } from '../types.ts';
 export type SimulatedRequests = Omit<SimulationInput, 'text'>;
 type Report = NonNullable<Simulated['report']>;
 type Counts = Report['totals'];
-type KeyCounts = Report['keys'][number];
+type CallerCounts = Report['callers'][number];
 type PlanCounts = Report['byPlan'][number];
 
 /** The size limit of a log, in bytes. */
@@ -128,11 +127,11 @@ const TIMELINE: readonly Series[] = [
   { name: 'newlyAdmitted', title: 'Newly admitted', color: '--admitted' },
 ];
 
-export function SimulationReport({ report, moreKeys = 0, timeline, kept, isComplete, baseline }: Simulated) {
-  const { totals, differs, notes, byPlan, keys, from, to, isEstimate } = report!;
-  const isSame = differs.verdicts + differs.bans + totals.unserved === 0;
-  const refused = keys.filter(({ newlyRefused, unserved }) => newlyRefused + unserved > 0);
-  const admitted = keys.filter(({ newlyAdmitted }) => newlyAdmitted > 0);
+export function SimulationReport({ report, moreCallers = 0, timeline, kept, isComplete, baseline }: Simulated) {
+  const { headline, moved, totals, notes, byPlan, callers, from, to, isEstimate } = report!;
+  const verdicts = baseline?.verdicts ?? 0;
+  const inexact = `The record is not exact: unchanged plans would already differ in ${verdicts} of these requests, so a difference of about that size means nothing for the draft. A log of all gateways is exact.`;
+  const all = [...(kept ? [kept] : []), ...(verdicts > 0 ? [inexact] : []), ...notes];
   const span = (
     <>
       {plural(totals.requests, 'request')}
@@ -142,47 +141,37 @@ export function SimulationReport({ report, moreKeys = 0, timeline, kept, isCompl
   return (
     <>
       <Section title="What would have happened" note={span}>
-        <Doubt isComplete={isComplete ?? true} verdicts={baseline?.verdicts ?? 0} />
-        {kept && (
-          <p class="muted simulate-kept">
-            <Prose text={kept} />
-          </p>
+        <p class="headline">
+          <Prose text={headline} />
+        </p>
+        {isComplete === false && (
+          <div class="banner" role="alert">
+            <p class="state-title">The record lacks requests of some gateways</p>
+            <p>
+              So the figures below are too low, and a key that calls several gateways may be judged too mildly. A log of
+              all gateways is exact.
+            </p>
+          </div>
         )}
-        {isSame && (
-          <Empty title="Every verdict and every ban is as it was.">
-            <p>On these requests the draft changes nothing for any caller.</p>
-          </Empty>
-        )}
-        <dl class="figures">
-          <Figure title="Newly refused" kind="refused" value={countText(totals.newlyRefused)} unit="were admitted" />
-          <Figure title="Newly admitted" kind="admitted" value={countText(totals.newlyAdmitted)} unit="were refused" />
-          <Figure title="Refused or banned" kind="" {...pair(totals, ({ refused, banned }) => refused + banned)} />
-          <Figure title="Bans" kind="banned" {...pair(totals, ({ bans }) => bans)} />
-          {totals.unserved > 0 && (
-            <Figure
-              title="Not served at all"
-              kind="failed"
-              value={countText(totals.unserved)}
-              unit="no plan or limit"
+        {timeline !== undefined && totals.newlyRefused + totals.newlyAdmitted > 0 && (
+          <details class="panel" open={moved === null}>
+            <summary>{moved === null ? 'Requests with another verdict, over time' : <Prose text={moved} />}</summary>
+            <BarChart
+              id="simulated"
+              title="Requests with another verdict"
+              series={TIMELINE}
+              bars={timeline.buckets.map(({ from, newlyRefused, newlyAdmitted }) => ({
+                label: momentText(from),
+                values: { newlyRefused, newlyAdmitted },
+              }))}
+              step={plural(timeline.stepSeconds, 'second')}
             />
-          )}
-        </dl>
-        {timeline !== undefined && !isSame && (
-          <BarChart
-            id="simulated"
-            title="Requests with another verdict"
-            series={TIMELINE}
-            bars={timeline.buckets.map(({ from, newlyRefused, newlyAdmitted }) => ({
-              label: momentText(from),
-              values: { newlyRefused, newlyAdmitted },
-            }))}
-            step={plural(timeline.stepSeconds, 'second')}
-          />
+          </details>
         )}
-        {notes.length > 0 && (
-          <ul class="notes panel" aria-label="Notes">
-            {notes.map((note) => (
-              <li>
+        {all.length > 0 && (
+          <ul class="notes panel muted" aria-label="Notes">
+            {all.map((note) => (
+              <li key={note}>
                 <Prose text={note} />
               </li>
             ))}
@@ -210,173 +199,113 @@ export function SimulationReport({ report, moreKeys = 0, timeline, kept, isCompl
               ),
             },
             { title: 'Keys', isNumber: true, cell: ({ keys }: PlanCounts) => countText(keys) },
-            {
-              title: 'Keys newly refused',
-              isNumber: true,
-              cell: ({ keysNewlyRefused }: PlanCounts) => countText(keysNewlyRefused),
-            },
-            { title: 'Requests', isNumber: true, cell: ({ counts }: PlanCounts) => countText(counts.requests) },
-            {
-              title: 'Newly refused',
-              isNumber: true,
-              cell: ({ counts }: PlanCounts) => countText(counts.newlyRefused),
-            },
-            {
-              title: 'Newly admitted',
-              isNumber: true,
-              cell: ({ counts }: PlanCounts) => countText(counts.newlyAdmitted),
-            },
-            {
-              title: 'Bans',
-              isNumber: true,
-              cell: ({ counts }: PlanCounts) => <Change {...pair(counts, ({ bans }) => bans)} />,
-            },
+            ...countColumns(({ counts }: PlanCounts) => counts),
           ]}
         />
       </Section>
-      <KeysTouched
-        title="Would be refused and is not today"
-        none="No caller would be refused that is not refused today."
-        keys={refused}
-        count={({ newlyRefused, unserved }: KeyCounts) => newlyRefused + unserved}
-        head="Newly refused"
-      />
-      <KeysTouched
-        title="Is refused today and would not be"
-        none="No caller would be admitted that is refused today."
-        keys={admitted}
-        count={({ newlyAdmitted }: KeyCounts) => newlyAdmitted}
-        head="Newly admitted"
-      />
-      {moreKeys > 0 && (
+      <CallersTouched callers={callers} />
+      {moreCallers > 0 && (
         <p class="muted">
-          {plural(moreKeys, 'further key was', 'further keys were')} or would be refused; those with the most changes
-          are listed. <code>tollgate plans simulate --json</code> lists all.
+          {plural(moreCallers, 'further caller was', 'further callers were')} or would be refused; those with the most
+          changes are listed. <code>tollgate plans simulate --json</code> lists all.
         </p>
       )}
     </>
   );
 }
 
-/** Why the figures may be wrong. */
-function Doubt({ isComplete, verdicts }: { isComplete: boolean; verdicts: number }) {
-  if (isComplete && verdicts === 0) return null;
-  const missing = isComplete
-    ? 'The record does not contain all counted requests'
-    : 'The record lacks requests of some gateways';
-  return (
-    <div class="banner" role="alert">
-      <p class="state-title">{missing}</p>
-      <p>
-        {verdicts === 0
-          ? 'So the figures below are too low, and a key that calls several gateways may be judged too mildly.'
-          : `Unchanged plans would already differ in ${countText(verdicts)} of these requests, so a difference of about that size below means nothing for the draft.`}{' '}
-        A log of all gateways is exact.
-      </p>
-    </div>
-  );
+/** How many requests fewer would be admitted. */
+function lostBy({ recorded, simulated }: Counts): number {
+  return recorded.admitted - simulated.admitted;
 }
 
-interface Pair {
-  readonly value: string;
-  readonly unit: string;
+/** What was, what would be, and the difference. */
+function countColumns<Row>(countsOf: (row: Row) => Counts): Column<Row>[] {
+  return [
+    { title: 'Requests', isNumber: true, cell: (row) => countText(countsOf(row).requests) },
+    {
+      title: 'Refused',
+      isNumber: true,
+      cell: (row) => {
+        const { requests, recorded, simulated } = countsOf(row);
+        return <Change from={requests - recorded.admitted} to={requests - simulated.admitted} />;
+      },
+    },
+    {
+      title: 'Bans',
+      isNumber: true,
+      cell: (row) => <Change from={countsOf(row).recorded.bans} to={countsOf(row).simulated.bans} />,
+    },
+  ];
 }
 
-function pair({ recorded, simulated }: Counts, of: (verdicts: Counts['recorded']) => number): Pair {
-  return { value: countText(of(simulated)), unit: `${countText(of(recorded))} in fact` };
-}
-
-function Figure({ title, kind, value, unit }: Pair & { title: string; kind: string }) {
-  return (
-    <div class={kind}>
-      <dt>{title}</dt>
-      <dd>
-        {value}
-        <span class="unit"> {unit}</span>
-      </dd>
-    </div>
-  );
-}
-
-function Change({ value, unit }: Pair) {
+function Change({ from, to }: { from: number; to: number }) {
+  if (from === to) return <span class="muted">{countText(from)}</span>;
   return (
     <>
-      {value} <span class="muted">({unit})</span>
+      <strong class={to > from ? 'worse' : 'better'}>
+        {to > from ? '+' : '−'}
+        {countText(Math.abs(to - from))}
+      </strong>{' '}
+      <span class="muted whole">
+        {countText(from)} → {countText(to)}
+      </span>
     </>
   );
 }
 
-/** How many keys a list shows at first. */
-const MAX_KEYS = 25;
+/** How many callers are listed at first. */
+const MAX_CALLERS = 25;
 
-function KeysTouched({
-  title,
-  none,
-  keys,
-  head,
-  count,
-}: {
-  title: string;
-  none: string;
-  keys: readonly KeyCounts[];
-  head: string;
-  count: (key: KeyCounts) => number;
-}): ComponentChildren {
+/** Customers, whose limits their keys share, and keys without one: those for whom it gets worse first. */
+function CallersTouched({ callers }: { callers: readonly CallerCounts[] }) {
   const [isWhole, setWhole] = useState(false);
-  const sorted = keys.toSorted((a, b) => count(b) - count(a));
-  const shown = isWhole ? sorted : sorted.slice(0, MAX_KEYS);
+  const sorted = callers.toSorted((a, b) => lostBy(b) - lostBy(a));
+  const shown = isWhole ? sorted : sorted.slice(0, MAX_CALLERS);
   const names = useNames(shown.map(({ id }) => id));
-  if (keys.length === 0)
-    return (
-      <Section title={title}>
-        <Empty title={none} />
-      </Section>
-    );
   return (
-    <Section title={title} note={plural(keys.length, 'key')}>
-      <Table
-        caption={title}
-        rows={shown}
-        keyOf={({ id }: KeyCounts) => id}
-        columns={[
-          {
-            title: 'Key',
-            isName: true,
-            cell: ({ id, plan, ownLimits }: KeyCounts) => {
-              const own = Object.entries(ownLimits ?? {}).map(([window, limit]) => `${countText(limit)} a ${window}`);
-              return (
+    <Section
+      title="Whom it concerns"
+      note="Who was refused or would be. A customer is one caller: its keys share its limits."
+    >
+      {callers.length === 0 ? (
+        <Empty title="No caller was refused, and none would be." />
+      ) : (
+        <Table
+          caption="Whom it concerns"
+          rows={shown}
+          keyOf={({ id }: CallerCounts) => id}
+          columns={[
+            {
+              title: 'Customer or key',
+              isName: true,
+              cell: ({ id, plan, keys }: CallerCounts) => (
                 <>
                   <CallerName id={id} name={names.get(id) ?? null} owner={null} plan={plan} />
-                  {own.length > 0 && <span class="hint">own limit: {own.join(', ')}</span>}
+                  {keys !== null && <span class="hint">{plural(keys, 'key')}</span>}
                 </>
-              );
+              ),
             },
-          },
-          {
-            title: 'Plan',
-            cell: ({ plan }: KeyCounts) => (
-              <span class="plan-name">
-                <bdi>{plan}</bdi>
-              </span>
-            ),
-          },
-          { title: 'Requests', isNumber: true, cell: ({ requests }: KeyCounts) => countText(requests) },
-          { title: head, isNumber: true, cell: (key: KeyCounts) => <strong>{countText(count(key))}</strong> },
-          {
-            title: 'Bans',
-            isNumber: true,
-            cell: (key: KeyCounts) => <Change {...pair(key, ({ bans }) => bans)} />,
-          },
-          {
-            title: 'First ban would begin',
-            cell: ({ bannedAt }: KeyCounts) => (bannedAt === null ? '–' : <Time at={bannedAt} />),
-          },
-        ]}
-      />
-      {!isWhole && keys.length > MAX_KEYS && (
+            {
+              title: 'Plan',
+              cell: ({ plan }: CallerCounts) => (
+                <span class="plan-name">
+                  <bdi>{plan}</bdi>
+                </span>
+              ),
+            },
+            ...countColumns((caller: CallerCounts) => caller),
+            {
+              title: 'First ban would begin',
+              cell: ({ bannedAt }: CallerCounts) => (bannedAt === null ? '–' : <Time at={bannedAt} />),
+            },
+          ]}
+        />
+      )}
+      {!isWhole && callers.length > MAX_CALLERS && (
         <p class="show-more">
           <button type="button" onClick={() => setWhole(true)}>
-            Show all {countText(keys.length)}
+            Show all {countText(callers.length)}
           </button>
         </p>
       )}
