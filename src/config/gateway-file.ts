@@ -57,7 +57,9 @@ function noteAt(note: Note, ...at: Path): Note {
 function checkPaths(raw: readonly unknown[], fault: Note, warn: Note): void {
   const paths = raw.flatMap((entry, index) => {
     const path = routeEntry.shape.path.safeParse(field(entry, 'path'));
-    return path.success ? [{ index, path: path.data, methods: soundMethodsOf(entry) }] : [];
+    const hosts = routeEntry.shape.hosts.safeParse(field(entry, 'hosts'));
+    if (!path.success || !hosts.success) return [];
+    return [{ index, hosts: hosts.data, path: path.data, methods: soundMethodsOf(entry) }];
   });
   for (const collision of findCollisions(paths)) {
     const [one, other] = [paths[collision.index]!, paths[collision.with]!];
@@ -131,12 +133,13 @@ function hasReply(entry: unknown): boolean {
 }
 
 /** @param other the earlier route */
-function collisionText({ method }: Collision, other: string): string {
+function collisionText({ host, method }: Collision, other: string): string {
+  const where = host === null ? '' : ` on ${host}`;
   if (method === null) {
-    return `matches the same paths as ${other}, with another percent-encoding; write both as in that route, or join them.`;
+    return `matches the same paths as ${other}${where}, with another percent-encoding; write both as in that route, or join them.`;
   }
   const implied = method === 'HEAD' ? ' (GET includes HEAD)' : '';
-  return `has ${method} for the same paths as ${other}${implied}; leave the method out of one of them, or change a path.`;
+  return `has ${method} for the same paths as ${other}${where}${implied}; leave the method out of one of them, or change a path.`;
 }
 
 /** A rewrite must fit the route's path, and make nothing that the gateway would refuse from a client. */

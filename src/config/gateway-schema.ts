@@ -708,8 +708,20 @@ const retries = z
 
 const POLICIES_RULE = 'must be a list of at least one file, such as [./policies/tenant.ts]';
 
+const HOSTS_RULE = 'must be a list of at least one host, such as [api.example.com, "*.example.com"]';
+
 /** One entry of `routes` in gateway.yaml. What it shares with other routes and its upstream is joined in `routesOf`. */
 export const routeEntry = z.strictObject({
+  hosts: orNull(
+    z
+      .array(values.routeHost(), HOSTS_RULE)
+      .min(1, HOSTS_RULE)
+      .max(1_000, 'must not have more than 1000 hosts')
+      .refine((hosts) => new Set(hosts).size === hosts.length, 'must not name a host twice')
+      .meta({ uniqueItems: true }),
+  ).describe(
+    'Hosts that the route serves, compared with the Host of the request without its port and in any case. `*.example.com` covers all names below example.com. A request goes to the routes of its host, then to those of a wildcard that covers it (the longer one first), then to those without `hosts`: the first of these in which its path matches a route serves it. Write names outside ASCII in their form for DNS (`xn--…`).',
+  ),
   path: values
     .pattern()
     .describe(

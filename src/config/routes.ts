@@ -26,14 +26,15 @@ export function routesOf({ routes, upstreams }: Pick<GatewayFile, 'routes' | 'up
 
 /**
  * The names under which the store counts for these routes: the pattern, so that counts stay while a route changes, and with
- * the methods before it where several of them have that pattern.
+ * the first host and the methods before it where several of them have that pattern.
  */
 function storeNamesOf(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, string> {
   const byPath = Map.groupBy(entries, ({ path }) => path);
   return new Map(
     entries.map((entry) => {
-      const { path, methods } = entry;
-      return [entry, byPath.get(path)!.length === 1 ? path : `${methods.toSorted().join(',')} ${path}`];
+      const { hosts, path, methods } = entry;
+      if (byPath.get(path)!.length === 1) return [entry, path];
+      return [entry, [...(hosts ?? []).toSorted().slice(0, 1), methods.toSorted().join(','), path].join(' ')];
     }),
   );
 }

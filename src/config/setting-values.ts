@@ -170,6 +170,20 @@ export function method() {
     .meta({ title: 'method in upper case' });
 }
 
+/** A host that a route serves. */
+export function routeHost() {
+  const message =
+    'must be a host name without scheme and port, such as api.example.com, or *.example.com for all names below it';
+  return z
+    .string(message)
+    .refine(
+      (text) => (text.startsWith('*.') ? HOST_NAME.test(text.slice(2)) : isHost(text) && !text.includes(':')),
+      message,
+    )
+    .transform((text) => text.toLowerCase())
+    .meta({ title: 'host name', pattern: '^(\\*\\.)?[A-Za-z0-9.-]+$' });
+}
+
 /** A route pattern. The router's own rules decide whether it is valid. */
 export function pattern() {
   return z

@@ -58,8 +58,10 @@ export interface Exchange {
   readonly method: string;
   /** Without the query, in which callers sometimes put keys by mistake. Null if it could not be read. */
   readonly path: string | null;
-  /** The route's pattern; null if none matches. */
+  /** `Match.name` of the route; null if none matches. */
   readonly route: string | null;
+  /** The name under which calls of the route are counted, if it is deprecated. */
+  readonly deprecatedAs?: string | null;
   readonly clientAddress: string;
   readonly consumerId: string | null;
   /** The id of the consumer's account (admit/account-id.ts); null as `consumerId` is. */
@@ -134,6 +136,7 @@ export class ExchangeRecorder implements Exchange {
   readonly clientAddress: string;
   path: string | null = null;
   route: string | null = null;
+  deprecatedAs: string | null = null;
   consumerId: string | null = null;
   accountId: string | null = null;
   customerId: string | null = null;
@@ -184,7 +187,9 @@ export class ExchangeRecorder implements Exchange {
 
   routed(head: Head, match: Match | null): void {
     this.path = head.path;
-    this.route = match === null ? null : match.route.path;
+    this.route = match === null ? null : match.name;
+    const deprecated = match?.route.deprecated ?? null;
+    if (deprecated !== null && match!.route.methods.includes(head.method)) this.deprecatedAs = deprecated.countedAs;
     this.bytesIn = head.contentLength;
   }
 

@@ -36,9 +36,9 @@ export class Gateway {
   }
 
   /** Whether a request asks for another protocol on its connection, in valid form and on a route that allows it. */
-  mayUpgrade({ upgrade, path, method }: Head): boolean {
+  mayUpgrade({ upgrade, path, method, host }: Head): boolean {
     if (upgrade.kind !== 'upgrade') return false;
-    const upgrades = this.#deps.router.match(path, method)?.route?.upgrades;
+    const upgrades = this.#deps.router.match(path, method, host)?.route?.upgrades;
     return upgrades?.includes(upgrade.protocol.toLowerCase()) === true;
   }
 

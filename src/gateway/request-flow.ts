@@ -127,7 +127,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   /** @returns false if the request has been answered, because it is malformed or a preflight */
   #route(head: Head): boolean {
     const { router, via, cors } = this.#deps;
-    const found = router.match(head.path, head.method);
+    const found = router.match(head.path, head.method, head.host);
     const isAmbiguous = found?.route === null;
     const match = isAmbiguous ? null : found;
     this.#match = match;

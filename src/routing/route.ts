@@ -8,6 +8,8 @@ import type { PathTemplate } from './path-template.ts';
 
 /** One entry of `routes` in gateway.yaml. */
 export interface Route {
+  /** The hosts that it serves, in lower case: names, and `*.example.com` for all names below one; null: those that no route names. */
+  readonly hosts: readonly string[] | null;
   /** The pattern: `/v1/pets/{petId}`, `/static/**`. */
   readonly path: string;
   /** Upper-case methods; HEAD is among them wherever GET is. */
@@ -68,6 +70,7 @@ export interface Route {
  * method with that of the request, and the check of the settings with those of the other route. Each other member has its rule in `bounds.ts`.
  */
 export type Unbounding =
+  | 'hosts'
   | 'path'
   | 'methods'
   | 'upstream'
@@ -79,6 +82,7 @@ export type Unbounding =
 
 /** `GET /usage` (contract section 4): the gateway answers this route itself, without an upstream. */
 export const USAGE: Route = Object.freeze({
+  hosts: null,
   path: '/usage',
   methods: Object.freeze(['GET', 'HEAD']),
   upstream: '',
@@ -119,8 +123,8 @@ export type RouteReply =
 /** When a route was deprecated and what follows it (RFC 9745, RFC 8594). Times are Unix milliseconds. */
 export interface Deprecation {
   /**
-   * The name under which the store counts the calls: the pattern, with the methods before it if other deprecated routes
-   * have the same pattern.
+   * The name under which the store counts the calls: the pattern, with the methods, and the first of its hosts, before it if other
+   * deprecated routes have the same pattern.
    */
   readonly countedAs: string;
   readonly sinceMs: number;

@@ -5,6 +5,8 @@ import { type Route, USAGE } from './route.ts';
 
 export interface Match {
   readonly route: Route;
+  /** How the route is called in the log, the metrics and the console: its pattern, behind the first of its hosts if it has any. */
+  readonly name: string;
   /**
    * Value of the `Allow` field for a 405 (RFC 9110 section 10.2.1): `GET, HEAD, POST`. It has the methods of all routes
    * that match the same paths.
@@ -19,13 +21,14 @@ interface PatternMatch extends Match {
 }
 
 /** The path matches different routes as it was sent and when it is decoded, or only one of the two. It must be refused. */
-interface AmbiguousPath {
+export interface AmbiguousPath {
   readonly route: null;
   /** Whether neither reading matches a route without keys. A caller without a key must then not learn that they differ. */
   readonly asksForKey: boolean;
 }
 
-export interface Router {
+/** The routes of one host. */
+export interface PathRouter {
   /**
    * The route for a path and a method. The path alone decides which pattern matches; the method decides among the routes
    * with that pattern. If none of them has the method, the match has the route whose rules hold for the 405: the first
@@ -34,6 +37,11 @@ export interface Router {
    *   encoded slashes.
    */
   match(path: string, method: string): Match | AmbiguousPath | null;
+  /**
+   * Whether another spelling of a path that matches no route here matches one whose rules are stricter than those of a route elsewhere
+   * that serves it.
+   */
+  servesStricter(path: string, method: string, elsewhere: Match): boolean;
 }
 
 /** A segment of a pattern: a literal, `{name}`, or a last `**`. */
@@ -72,7 +80,7 @@ interface Branch<T> {
  * @throws Failure `bad_settings` for a malformed pattern or two routes that match the same requests. The configuration
  *   check has reported both, with their positions, before.
  */
-export function* routerOf(routes: readonly Route[]): Generator<void, Router, void> {
+export function* pathRouterOf(routes: readonly Route[]): Generator<void, PathRouter, void> {
   const exact = new Map<string, PatternMatch>();
   const asSent = newBranch<PatternMatch>();
   const decoded = newBranch<PatternMatch>();
@@ -102,14 +110,14 @@ export function* routerOf(routes: readonly Route[]): Generator<void, Router, voi
     const found = search(asSent, sent, 0);
     if (found !== null && plain.surroundsStricter(found, method) && plain.mayMeanOther(path)) {
       const stricter = plain.stricterThan(found, sent, method);
-      if (stricter !== null) return ambiguous(found, stricter, method);
+      if (stricter !== null) return ambiguous(forMethod(found, method), forMethod(stricter, method));
     }
     if (!mustDecodeAll && !path.includes('%')) return forMethod(found, method);
     // A character of a literal takes at most three characters of the path, `%61`.
     const segments = sent.segments.map((segment) => (segment.length > 3 * longest ? segment : decode(segment)));
     const other = search(decoded, { ...sent, segments }, 0);
     if (other === found) return forMethod(found, method);
-    return ambiguous(found, other, method);
+    return ambiguous(forMethod(found, method), forMethod(other, method));
   };
   return {
     // A literal pattern that equals the path is the most specific match under both readings.
@@ -118,11 +126,15 @@ export function* routerOf(routes: readonly Route[]): Generator<void, Router, voi
       if (found !== undefined) return forMethod(found, method);
       return path.startsWith('/') ? matchSegments(path, method) : null;
     },
+    servesStricter: (path, method, elsewhere) =>
+      plain.mayMeanOther(path) &&
+      plain.stricterThan({ ...elsewhere, byMethod: null }, cut(path, depth), method) !== null,
   };
 }
 
-function ambiguous(one: PatternMatch | null, other: PatternMatch | null, method: string): AmbiguousPath {
-  const isWithoutKey = [one, other].some((match) => (forMethod(match, method)?.route.perAddress ?? null) !== null);
+/** @returns the path as ambiguous between two matches, of which null is none */
+export function ambiguous(one: Match | null, other: Match | null): AmbiguousPath {
+  const isWithoutKey = [one, other].some((match) => (match?.route.perAddress ?? null) !== null);
   return isWithoutKey ? AMBIGUOUS_WITHOUT_KEY : AMBIGUOUS_WITH_KEY;
 }
 
@@ -228,10 +240,15 @@ function matchOf(group: readonly Route[]): PatternMatch {
   // Attack: a caller without a key sends methods that no route has, to learn which methods the routes with a key have.
   const rankOf = ({ perAddress, deprecated }: Route) => (perAddress === null ? 0 : 2) + (deprecated === null ? 0 : 1);
   const route = routes.toSorted((a, b) => rankOf(a) - rankOf(b))[0]!;
-  if (routes.length === 1) return Object.freeze({ route, allow, byMethod: null });
-  const matches = routes.map((route): Match => Object.freeze({ route, allow }));
+  const name = nameOf(route);
+  if (routes.length === 1) return Object.freeze({ route, name, allow, byMethod: null });
+  const matches = routes.map((route): Match => Object.freeze({ route, name: nameOf(route), allow }));
   const byMethod = new Map(matches.flatMap((match) => match.route.methods.map((method) => [method, match] as const)));
-  return Object.freeze({ route, allow, byMethod });
+  return Object.freeze({ route, name, allow, byMethod });
+}
+
+function nameOf({ hosts, path }: Route): string {
+  return hosts === null ? path : `${hosts[0]}${path}`;
 }
 
 function forMethod(match: PatternMatch | null, method: string): Match | null {
@@ -252,32 +269,38 @@ export function withHead(methods: readonly string[]): readonly string[] {
 export interface Collision {
   readonly index: number;
   readonly with: number;
+  /** A host that both have; null if both serve the hosts that no route names. */
+  readonly host: string | null;
   /** A method that both have; null if the same paths are written with different percent-encoding. */
   readonly method: string | null;
 }
 
 /** The routes that match the same requests as an earlier one. */
-export function findCollisions(routes: readonly Pick<Route, 'path' | 'methods'>[]): readonly Collision[] {
+export function findCollisions(routes: readonly Colliding[]): readonly Collision[] {
   const collisions = new Collisions();
   return routes.map((route) => collisions.add(route)).filter((collision) => collision !== null);
 }
 
+type Colliding = Pick<Route, 'hosts' | 'path' | 'methods'>;
+
 /** Finds the first collision of each route with those before it. */
 class Collisions {
   #count = 0;
-  /** By shape, the first route's index and pattern without names, and the index of the first route with each method. */
+  /** By host and shape, the first route's index and pattern without names, and the index of the first route with each method. */
   readonly #seen = new Map<string, { first: number; written: string; byMethod: Map<string, number> }>();
 
-  add({ path, methods }: Pick<Route, 'path' | 'methods'>): Collision | null {
+  add({ hosts, path, methods }: Colliding): Collision | null {
     const index = this.#count++;
-    const [shape, written] = [shapeOf(path), JSON.stringify(segmentsOf(path))];
-    const seen = this.#seen.get(shape) ?? { first: index, written, byMethod: new Map<string, number>() };
-    this.#seen.set(shape, seen);
-    if (seen.written !== written) return { index, with: seen.first, method: null };
-    const all = withHead(methods);
-    const method = all.find((one) => seen.byMethod.has(one));
-    if (method !== undefined) return { index, with: seen.byMethod.get(method)!, method };
-    for (const one of all) seen.byMethod.set(one, index);
+    const [shape, written, all] = [shapeOf(path), JSON.stringify(segmentsOf(path)), withHead(methods)];
+    for (const host of hosts ?? [null]) {
+      const place = host === null ? shape : `${host} ${shape}`;
+      const seen = this.#seen.get(place) ?? { first: index, written, byMethod: new Map<string, number>() };
+      this.#seen.set(place, seen);
+      if (seen.written !== written) return { index, with: seen.first, host, method: null };
+      const method = all.find((one) => seen.byMethod.has(one));
+      if (method !== undefined) return { index, with: seen.byMethod.get(method)!, host, method };
+      for (const one of all) seen.byMethod.set(one, index);
+    }
     return null;
   }
 }

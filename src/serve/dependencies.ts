@@ -30,7 +30,7 @@ import type { ThreadTime } from '../io/thread-time.ts';
 import { ClientAddresses } from '../listen/client-address.ts';
 import { Decoders } from '../meter/decoders.ts';
 import type { Plans } from '../model/plan.ts';
-import type { Router } from '../routing/router.ts';
+import type { Router } from '../routing/host-router.ts';
 import { LogAndMetrics } from '../telemetry/closing-records.ts';
 import { DeprecatedCallCounter } from '../telemetry/deprecated-call-counter.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
@@ -183,10 +183,6 @@ export function gatewayDepsOf(
   { log, metrics, recent, validators, policies, policyReports, ...surroundings }: GatewaySurroundings,
 ): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
   const { deprecatedCalls, secretUses: _, traffic, refusals, customers: __, ...deciding } = services;
-  const deprecatedRoutes = Map.groupBy(
-    settings.routes.filter((route) => route.deprecated !== null),
-    ({ path }) => path,
-  );
   const rateLimitFields = new RateLimitFields(settings.headers.draft);
   return {
     router,
@@ -213,7 +209,7 @@ export function gatewayDepsOf(
     webSocketIdleMs: settings.websockets.idleTimeoutMs,
     webSocketFinMs: settings.websockets.finTimeoutMs,
     records: new LogAndMetrics({
-      ...{ log, metrics, deprecatedCalls, deprecatedRoutes, recent },
+      ...{ log, metrics, deprecatedCalls, recent },
       refusals: settings.usageHistory ? refusals : null,
       traffic: settings.keepsTraffic ? traffic : null,
     }),

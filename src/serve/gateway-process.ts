@@ -18,8 +18,7 @@ import { listenPublic, type PublicListener } from '../listen/public.ts';
 import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
 import type { StartLink } from '../operations/start-link.ts';
-import { USAGE } from '../routing/route.ts';
-import { routerOf } from '../routing/router.ts';
+import { routerOf } from '../routing/host-router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
 import { createMetrics, type GatewayMetrics, type Gauges } from '../telemetry/metrics.ts';
 import { atMostOnceAMinute, warnOfBrokenSessions, warnOfConnections } from '../telemetry/once-a-minute.ts';
@@ -331,7 +330,7 @@ async function wire(run: Run, opened: Foundation): Promise<Assembly> {
   const policyReports = new PolicyReports(log.logger, metrics);
   closers.push(() => policyReports.close());
   const surroundings = { log, metrics, recent, traceOf, draining, webSockets, validators, policies, policyReports };
-  const deps = gatewayDepsOf(live, services, atOnce(routerOf([USAGE, ...settings.routes])), surroundings);
+  const deps = gatewayDepsOf(live, services, atOnce(routerOf(settings.routes)), surroundings);
   const gateway = new Gateway({ ...deps, upstreams: opened.firstUpstreams, jwt: tokens.verifierFor(settings.jwt) });
   later.gateway = gateway;
   // After the drain: what the last requests cost may still be read from compressed answers.
@@ -530,7 +529,7 @@ function follow(run: Run, { stores, upstreams, tokens, policies }: Foundation, a
   const { env, live, log, closers, shareOf } = run;
   const { gateway, services, surroundings, metrics, telemetry } = assembly;
   const build = async (next: Configuration, signal: AbortSignal) => {
-    const router = await inSlices(routerOf([USAGE, ...next.settings.routes]), signal);
+    const router = await inSlices(routerOf(next.settings.routes), signal);
     const deps = gatewayDepsOf(next, services, router, surroundings);
     const opening = upstreams.open(shareOf(next.settings).upstreams);
     const jwt = tokens.verifierFor(next.settings.jwt);

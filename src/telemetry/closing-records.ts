@@ -1,7 +1,6 @@
 import type { RefusalCounter } from '../admit/refusal-counter.ts';
 import type { ClosedWebSocket, Exchange } from '../gateway/exchange.ts';
 import type { ClosingRecords } from '../gateway/gateway-deps.ts';
-import type { Route } from '../routing/route.ts';
 import type { DeprecatedCallCounter } from './deprecated-call-counter.ts';
 import type { GatewayLog } from './log.ts';
 import type { GatewayMetrics } from './metrics.ts';
@@ -12,8 +11,6 @@ interface LogAndMetricsOptions {
   readonly log: GatewayLog;
   readonly metrics: GatewayMetrics;
   readonly deprecatedCalls: DeprecatedCallCounter;
-  /** By pattern. */
-  readonly deprecatedRoutes: ReadonlyMap<string, readonly Route[]>;
   /** Null if no history is kept. */
   readonly refusals: RefusalCounter | null;
   /** Null if no traffic is kept. */
@@ -31,9 +28,9 @@ export class LogAndMetrics implements ClosingRecords {
   }
 
   close(exchange: Exchange): void {
-    const { log, metrics, deprecatedCalls, deprecatedRoutes, refusals, traffic, recent } = this.#options;
+    const { log, metrics, deprecatedCalls, refusals, traffic, recent } = this.#options;
     metrics.record(exchange);
-    const { route, judgement, consumerId, accountId = consumerId } = exchange;
+    const { judgement, consumerId, accountId = consumerId } = exchange;
     if (refusals !== null && accountId !== null && (judgement === 'refused' || judgement === 'banned')) {
       const { plan, window, retryAtMs, refusal } = exchange;
       refusals.count({
@@ -45,9 +42,8 @@ export class LogAndMetrics implements ClosingRecords {
         untilMs: retryAtMs ?? refusal!.binding.resetAtMs,
       });
     }
-    const deprecated = route === null || judgement !== 'admitted' ? undefined : deprecatedRoutes.get(route);
-    const called = deprecated?.find(({ methods }) => methods.includes(exchange.method));
-    if (called !== undefined) deprecatedCalls.count(called.deprecated!.countedAs, consumerId);
+    const { deprecatedAs = null } = exchange;
+    if (deprecatedAs !== null && judgement === 'admitted') deprecatedCalls.count(deprecatedAs, consumerId);
     traffic?.count(exchange);
     recent?.note(exchange);
     log.access(exchange);

@@ -128,7 +128,7 @@ interface UnitColumns {
   readonly settled: Float64Array;
 }
 
-/** The path of every request of a route whose pattern has no names and no rest; null for other routes. */
+/** The path of every request of a route whose pattern has no names and no rest; null for other routes. @param route `Match.name` */
 function pathOfRoute(route: string | null): string | null {
-  return route === null || /\/\{|\/\*\*$/.test(route) ? null : route;
+  return route === null || /\/\{|\/\*\*$/.test(route) ? null : route.slice(route.indexOf('/'));
 }

@@ -4,7 +4,7 @@ import { FieldBlock } from '../../src/http1/field-block.ts';
 import { type Head, readHead } from '../../src/http1/request-head.ts';
 import { atOnce } from '../../src/io/steps.ts';
 import { type Deprecation, USAGE } from '../../src/routing/route.ts';
-import { type Match, routerOf } from '../../src/routing/router.ts';
+import { type Match, pathRouterOf } from '../../src/routing/router.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -52,7 +52,7 @@ test('a method that the removed route never had is 405, and a stranger is told o
 
 /** What the gateway makes of an admitted GET of the one route, deprecated as told. */
 function served(deprecated: Deprecation, nowMs: number) {
-  const router = atOnce(routerOf([{ ...USAGE, path: '/old', deprecated }]));
+  const router = atOnce(pathRouterOf([{ ...USAGE, path: '/old', deprecated }]));
   const head = readHead(
     { method: 'GET', url: '/old', httpVersion: '1.1', fields: new FieldBlock(['Host', 'a']) },
     { maxUrlBytes: 100, maxHeaderBytes: 100, maxBodyBytes: 100 },

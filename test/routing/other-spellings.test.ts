@@ -10,7 +10,7 @@ import { PathGroups } from '../../src/routing/path-groups.ts';
 import { pathTemplateOf } from '../../src/routing/path-template.ts';
 import { plainPath } from '../../src/routing/pattern.ts';
 import { type Route, USAGE } from '../../src/routing/route.ts';
-import { routerOf } from '../../src/routing/router.ts';
+import { pathRouterOf } from '../../src/routing/router.ts';
 import { SEED, tries } from '../support/sample.ts';
 
 test.each([
@@ -101,10 +101,10 @@ test('no spelling of a path reaches its service by a wider route without its sco
       const path = named(pattern) + (isWide ? '/**' : '');
       const routes = [routeOf(outer), routeOf(path, { scopes: ['admin'] })];
       const sent = pathOf(pattern, how) + (isWide ? '/rest' : '');
-      const found = atOnce(routerOf(routes)).match(sent, 'GET');
+      const found = atOnce(pathRouterOf(routes)).match(sent, 'GET');
       expect(found?.route?.path).not.toBe(outer);
       // With the same rules both serve it, except what differs by its encoding alone.
-      const alike = atOnce(routerOf([routeOf(outer), routeOf(path)])).match(sent, 'GET');
+      const alike = atOnce(pathRouterOf([routeOf(outer), routeOf(path)])).match(sent, 'GET');
       if (!sent.includes('%')) expect([outer, path]).toContain(alike?.route?.path);
     }),
     { seed: SEED, numRuns: tries(2_000, 50_000) },
@@ -117,7 +117,7 @@ test.each([
   ['/v1/tasks', '/v1/tas%E2%84%AAs'],
   ['/v1/tasks', '/v1/ta%C5%BFks'],
 ])('a path of %s is found in %s (reliability 346)', (pattern, sent) => {
-  const router = atOnce(routerOf([routeOf('/v1/**'), routeOf(pattern, { scopes: ['admin'] })]));
+  const router = atOnce(pathRouterOf([routeOf('/v1/**'), routeOf(pattern, { scopes: ['admin'] })]));
   expect(router.match(sent, 'GET')?.route).toBeNull();
   expect(new PathGroups([{ routes: [pattern] }]).matching({ path: sent, method: 'GET' }) & 1).toBe(1);
 });
@@ -158,14 +158,14 @@ test.each<[string, readonly Route[], string, string, string | null]>([
 ])(
   'where %s, another spelling is served by the right one or by none (reliability 346)',
   (_where, routes, method, path, served) => {
-    expect(atOnce(routerOf(routes)).match(path, method)?.route?.path ?? null).toBe(served);
+    expect(atOnce(pathRouterOf(routes)).match(path, method)?.route?.path ?? null).toBe(served);
   },
 );
 
 test('a wider route serves what is another path in every reading, and a stricter one by its method', () => {
   const scopes = ['admin'];
   const router = atOnce(
-    routerOf([
+    pathRouterOf([
       routeOf('/v1/**', { methods: ['DELETE', 'GET'] }),
       routeOf('/v1/orders/{id}', { methods: ['DELETE'], scopes }),
       routeOf('/v1/orders/{id}', { methods: ['GET'] }),
@@ -323,23 +323,23 @@ test.each<[string, Partial<Route>, Partial<Route>, string | null]>([
 ])('a route with %s is stricter than the one around it, or not (reliability 346, 380)', (_what, outer, inner, rule) => {
   const [one, other] = [routeOf('/v1/**', outer), routeOf('/v1/admin', inner)];
   expect(looserRules(one, other)).toEqual(rule === null ? [] : [rule]);
-  const router = atOnce(routerOf([one, other]));
+  const router = atOnce(pathRouterOf([one, other]));
   expect(router.match('/v1/Admin', 'GET')?.route === null).toBe(rule !== null);
 });
 
 test('a route with stricter rules is not stricter than one around it that is not forwarded (reliability 346)', () => {
-  const router = atOnce(routerOf([routeOf('/v1/**', { reply: NONE }), routeOf('/v1/admin', { scopes: ['a'] })]));
+  const router = atOnce(pathRouterOf([routeOf('/v1/**', { reply: NONE }), routeOf('/v1/admin', { scopes: ['a'] })]));
   expect(router.match('/v1/Admin', 'GET')?.route?.path).toBe('/v1/**');
 });
 
 test('another spelling does not give a path a method that its route lacks (reliability 346)', () => {
-  const router = atOnce(routerOf([routeOf('/v1/**', { methods: ['DELETE', 'GET'] }), routeOf('/v1/admin')]));
+  const router = atOnce(pathRouterOf([routeOf('/v1/**', { methods: ['DELETE', 'GET'] }), routeOf('/v1/admin')]));
   expect(router.match('/v1/Admin', 'DELETE')?.route).toBeNull();
   expect(router.match('/v1/Admin', 'GET')?.route?.path).toBe('/v1/**');
 });
 
 test("the gateway's own route refuses no other spelling: no service gets it", () => {
-  const router = atOnce(routerOf([USAGE, routeOf('/**', limited())]));
+  const router = atOnce(pathRouterOf([USAGE, routeOf('/**', limited())]));
   expect(router.match('/Usage', 'GET')?.route?.path).toBe('/**');
   expect(router.match('/usage', 'GET')?.route).toBe(USAGE);
 });

@@ -11,11 +11,11 @@ import {
   writePath,
 } from '../../src/routing/path-template.ts';
 import { type Route, USAGE } from '../../src/routing/route.ts';
-import { routerOf } from '../../src/routing/router.ts';
+import { pathRouterOf } from '../../src/routing/router.ts';
 
 const routeOf = (path: string): Route => ({ ...USAGE, path });
 const matches = (pattern: string, path: string) =>
-  atOnce(routerOf([routeOf(pattern)])).match(path, 'GET')?.route != null;
+  atOnce(pathRouterOf([routeOf(pattern)])).match(path, 'GET')?.route != null;
 const write = (pattern: string, change: PathChange, path: string) => {
   expect(faultOfChange(pattern, change)).toBeNull();
   return writePath(pathTemplateOf(pattern, patternAfter(pattern, change)), path);

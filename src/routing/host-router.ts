@@ -1,0 +1,90 @@
+import { type Route, USAGE } from './route.ts';
+import { type AmbiguousPath, ambiguous, type Match, type PathRouter, pathRouterOf } from './router.ts';
+
+export interface Router {
+  /** As `PathRouter.match`. @param host the Host field as it was sent, or null */
+  match(path: string, method: string, host: string | null): Match | AmbiguousPath | null;
+}
+
+/** The length of the longest name (RFC 1035 section 2.3.4). */
+const MAX_NAME = 253;
+
+/**
+ * Makes a router of the routes of gateway.yaml, to which it adds `GET /usage` for each host.
+ *
+ * A request goes to the routes of its host, then to those of a wildcard that covers the host (`*.example.com` covers all names
+ * below example.com; the longer wildcard first), then to the routes without hosts. The first of these tables in which its path matches a
+ * route serves it, or answers 405.
+ *
+ * Attack: `/Admin` matches no route of its host, and matches `/**` without a host. A service that ignores capitals serves `/admin`, for which the
+ * routes of the host have stricter rules. So a path that another spelling takes to such a route is ambiguous.
+ * @throws Failure as `pathRouterOf`
+ */
+export function* routerOf(routes: readonly Route[]): Generator<void, Router, void> {
+  const byHost = routesByHost(routes);
+  const elsewhere = yield* pathRouterOf([USAGE, ...routes.filter(({ hosts }) => hosts === null)]);
+  if (byHost.size === 0) return elsewhere;
+  const tables = yield* tablesOf(byHost);
+  const wildcardsOf = function* (name: string): Generator<PathRouter> {
+    for (let dot = name.indexOf('.'); dot !== -1; dot = name.indexOf('.', dot + 1)) {
+      const table = tables.get(`*${name.slice(dot)}`);
+      if (table !== undefined) yield table;
+    }
+  };
+  const tablesFor = (name: string): readonly PathRouter[] => {
+    const own = tables.get(name);
+    return [...(own === undefined ? [] : [own]), ...wildcardsOf(name), elsewhere];
+  };
+  // A client chooses the host of its request, so only names of the settings are kept.
+  const known = new Map([...byHost.keys()].map((name) => [name, tablesFor(name)]));
+  return {
+    match: (path, method, host) => {
+      const name = host === null ? '' : nameOf(host);
+      const tables = known.get(name) ?? (name.length > MAX_NAME ? [elsewhere] : tablesFor(name));
+      return matchIn(tables, path, method);
+    },
+  };
+}
+
+function matchIn(tables: readonly PathRouter[], path: string, method: string): Match | AmbiguousPath | null {
+  for (const [i, table] of tables.entries()) {
+    const found = table.match(path, method);
+    if (found === null) continue;
+    const isAmbiguous =
+      found.route !== null && tables.slice(0, i).some((before) => before.servesStricter(path, method, found));
+    return isAmbiguous ? ambiguous(found, null) : found;
+  }
+  return null;
+}
+
+function routesByHost(routes: readonly Route[]): ReadonlyMap<string, readonly Route[]> {
+  const byHost = new Map<string, Route[]>();
+  for (const route of routes) {
+    for (const host of route.hosts ?? []) {
+      const ofHost = byHost.get(host);
+      if (ofHost === undefined) byHost.set(host, [route]);
+      else ofHost.push(route);
+    }
+  }
+  return byHost;
+}
+
+/** The tables by host. Hosts with the same routes have the same table. */
+function* tablesOf(byHost: ReadonlyMap<string, readonly Route[]>): Generator<void, ReadonlyMap<string, PathRouter>> {
+  const places = new Map<Route, number>();
+  const placeOf = (route: Route) => places.get(route) ?? places.set(route, places.size).size - 1;
+  const byRoutes = new Map<string, PathRouter>();
+  const tables = new Map<string, PathRouter>();
+  for (const [host, routes] of byHost) {
+    const same = routes.map(placeOf).join(' ');
+    const table = byRoutes.get(same) ?? (yield* pathRouterOf([USAGE, ...routes]));
+    byRoutes.set(same, table);
+    tables.set(host, table);
+  }
+  return tables;
+}
+
+/** The name that a Host field gives, as hosts of routes are written: without its port and the dot of the root, in lower case. */
+function nameOf(host: string): string {
+  return host.replace(/:\d*$/, '').replace(/\.$/, '').toLowerCase();
+}
