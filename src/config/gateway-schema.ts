@@ -919,6 +919,9 @@ export const gatewaySchema = z
         traffic: onOrOff().describe(
           '`on` keeps requests, errors and latency of all gateways by route, plan, customer and upstream, by minute for 48 hours and by hour for 92 days, for `GET /admin/traffic/history`. It takes at most 10 MB in the store and two small records a minute from each gateway. `off` adds nothing.',
         ),
+        networks: onOrOff().describe(
+          '`on` keeps from which networks each key was called (a /24 of IPv4, a /48 of IPv6; 20 for each key, with how often, and first and last when) in the last 30 to 40 days, and attempts with its ended secrets, for `GET /admin/keys/ID/networks`. It takes at most 4 KB a key in the store, and is removed with the key. It is personal data in some countries. `off` adds nothing, and so does `history: off`.',
+        ),
       })
       .prefault({})
       .describe('What is kept of the use of keys and of traffic.'),

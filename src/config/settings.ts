@@ -249,6 +249,7 @@ function settingsOf(
     readsCertificates: keys.certificates,
     usageHistory: usage.history,
     keepsTraffic: usage.traffic,
+    keepsNetworks: usage.history && usage.networks,
     upstreams,
     /** In the order of the file; every `upstream` is a key of `upstreams`. */
     routes,

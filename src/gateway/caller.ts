@@ -6,7 +6,7 @@ import type { Head } from '../http1/request-head.ts';
 import { authorizationOf, type Credentials, isJwtForm, readAuthorization } from '../identify/bearer.ts';
 import { claimsOf } from '../identify/claims.ts';
 import { networkOf } from '../identify/failed-attempts.ts';
-import { type Consumer, fingerprintOf, type Identity } from '../identify/identify.ts';
+import { type Consumer, type EndedSecret, fingerprintOf, type Identity } from '../identify/identify.ts';
 import type { JwtIdentity, JwtRefusal, JwtVerifier } from '../identify/jwt.ts';
 import { type KeySources, oneOf } from '../identify/key-sources.ts';
 import type { UnreadableIdentity } from '../identify/record-store.ts';
@@ -24,6 +24,8 @@ export type Identified =
       readonly token: JwtRefusal | null;
       /** Why its key was refused, for operators only; left out without a particular reason. */
       readonly cause?: string | undefined;
+      /** Its secret is one that has ended; left out for any other. */
+      readonly ended?: EndedSecret | undefined;
     }
   /** The request has more than one Authorization field, or more than one key. */
   | { readonly kind: 'ambiguous' }
@@ -178,7 +180,8 @@ const NO_CREDENTIALS = { kind: 'unknown', code: 'missing_api_key', token: null }
 
 function fromIdentity(deps: GatewayDeps, identity: Identity): Identified {
   if (identity.kind === 'refused') {
-    return { kind: 'unknown', code: identity.code, token: null, cause: identity.cause };
+    const { code, cause, ended } = identity;
+    return { kind: 'unknown', code, token: null, cause, ended };
   }
   if (identity.kind === 'unavailable') return { kind: 'unavailable', code: 'store_unavailable', retryAfterMs: 0 };
   if (identity.kind === 'unreadable') return identity;

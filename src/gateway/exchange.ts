@@ -4,7 +4,7 @@ import type { WindowLimit } from '../admit/windows.ts';
 import type { Amounts } from '../engine/types.ts';
 import type { TunnelRecord } from '../forward/websocket/tunnel.ts';
 import type { Head } from '../http1/request-head.ts';
-import type { Consumer } from '../identify/identify.ts';
+import type { Consumer, EndedSecret } from '../identify/identify.ts';
 import type { DECIDED_JUDGEMENTS, Judgement, Source } from '../model/refusal.ts';
 import type { LimitName } from '../model/values.ts';
 import type { Match } from '../routing/router.ts';
@@ -63,6 +63,8 @@ export interface Exchange {
   /** The name under which calls of the route are counted, if it is deprecated. */
   readonly deprecatedAs?: string | null;
   readonly clientAddress: string;
+  /** The secret that it was sent with, if that has ended; null or absent for any other. */
+  readonly endedSecret?: EndedSecret | null;
   readonly consumerId: string | null;
   /** The id of the consumer's account (admit/account-id.ts); null as `consumerId` is. */
   readonly accountId?: string | null;
@@ -137,6 +139,7 @@ export class ExchangeRecorder implements Exchange {
   path: string | null = null;
   route: string | null = null;
   deprecatedAs: string | null = null;
+  endedSecret: EndedSecret | null = null;
   consumerId: string | null = null;
   accountId: string | null = null;
   customerId: string | null = null;

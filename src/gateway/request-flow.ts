@@ -172,6 +172,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   }
 
   #refuseUnidentified(identified: Exclude<Identified, { kind: 'caller' }>): void {
+    if (identified.kind === 'unknown' && identified.ended !== undefined) this.#record.endedSecret = identified.ended;
     this.#inTurnOfAddress(() => {
       const refusal = notIdentified(this.#deps, this.#head, this.#origin, identified, this.#record.waitedMs);
       resumeWith(this, refusal, this.#deps.monotonicMs, this.#refuseAs);

@@ -42,10 +42,19 @@ export type Identity =
       readonly code: 'invalid_api_key' | 'expired_api_key';
       /** For operators alone; left out if the code is sufficient. */
       readonly cause?: string;
+      /** The secret of a known key that has ended, for operators alone; left out for any other. */
+      readonly ended?: EndedSecret;
     }
   /** The store does not answer and the secret is not in memory (contract section 6), or the pepper may be wrong: 503, not 401. */
   | { readonly kind: 'unavailable' }
   | UnreadableIdentity;
+
+/** A secret that works no more: it or its key is revoked, replaced or expired. */
+export interface EndedSecret {
+  readonly keyId: string;
+  /** Its last four characters; empty if they are not known. */
+  readonly last4: string;
+}
 
 /** The identified caller. Frozen, and the same object from request to request while its key does not change. */
 export interface Consumer {
@@ -137,14 +146,12 @@ export interface IdentifierOptions {
 type SecretLookUp = { readonly known: KnownSecret } | { readonly identity: Identity };
 
 const INVALID: Identity = Object.freeze({ kind: 'refused', code: 'invalid_api_key' });
-const EXPIRED: Identity = Object.freeze({ kind: 'refused', code: 'expired_api_key' });
 const UNAVAILABLE: Identity = Object.freeze({ kind: 'unavailable' });
 const NO_RECORD: Identity = Object.freeze({
   kind: 'refused',
   code: 'invalid_api_key',
   cause: 'the key is well-formed, and the store has no record of it',
 });
-const REVOKED: Identity = Object.freeze({ kind: 'refused', code: 'invalid_api_key', cause: 'the key is revoked' });
 const NO_CUSTOMER: Identity = Object.freeze({
   kind: 'refused',
   code: 'invalid_api_key',
@@ -206,19 +213,22 @@ export class Identifier {
    */
   identify(token: string, own = fingerprintOf(token)): Identity | Promise<Identity> {
     const sha = own ?? foreignFingerprintOf(token, this.#options.formats?.() ?? []);
-    return sha === null ? INVALID : this.#identifyHash(sha);
+    return sha === null ? INVALID : this.#identifyHash(sha, token);
   }
 
-  /** @param sha of a secret, or the names of a certificate after `CERTIFICATE` */
-  #identifyHash(sha: string): Identity | Promise<Identity> {
+  /**
+   * @param sha of a secret, or the names of a certificate after `CERTIFICATE`
+   * @param token the secret; empty for a certificate
+   */
+  #identifyHash(sha: string, token: string): Identity | Promise<Identity> {
     const entry = this.#known.get(sha);
-    if (entry === undefined) return this.#identifyUnknown(sha);
+    if (entry === undefined) return this.#identifyUnknown(sha, token);
     const nowMs = this.#options.monotonicMs();
     const isChanged = entry.epoch !== this.#epoch && nowMs >= entry.retryAtMs;
     if (isChanged || (nowMs >= entry.freshUntilMs && !this.#confirmByFeed(entry, nowMs))) {
       const hasGrace = entry.epoch >= this.#grace.epoch && nowMs < this.#grace.untilMs;
       const isStale = nowMs - entry.confirmedAtMs >= this.#options.staleKeysMs;
-      if (isStale || (isChanged && !hasGrace)) return this.#askFirst(sha);
+      if (isStale || (isChanged && !hasGrace)) return this.#askFirst(sha, token);
       entry.freshUntilMs = nowMs + RETRY_AFTER_MS;
       this.#confirm(sha);
     }
@@ -231,7 +241,7 @@ export class Identifier {
    * @param names the fingerprint first
    */
   identifyCertificate(names: readonly string[]): Identity | Promise<Identity> {
-    return this.#identifyHash(CERTIFICATE + names.join(' '));
+    return this.#identifyHash(CERTIFICATE + names.join(' '), '');
   }
 
   /**
@@ -256,14 +266,14 @@ export class Identifier {
     return { known: this.#known.size, unknown: this.#unknown.size };
   }
 
-  #identifyUnknown(sha: string): Identity | Promise<Identity> {
+  #identifyUnknown(sha: string, token: string): Identity | Promise<Identity> {
     const refused = this.#unknown.get(sha);
     const isFresh = refused !== undefined && this.#options.monotonicMs() < refused.untilMs;
-    return isFresh ? refused.identity : this.#askFirst(sha);
+    return isFresh ? refused.identity : this.#askFirst(sha, token);
   }
 
-  #askFirst(sha: string): Promise<Identity> {
-    return this.#lookUp(sha).then(this.#identityOf);
+  #askFirst(sha: string, token: string): Promise<Identity> {
+    return this.#lookUp(sha, token).then(this.#identityOf);
   }
 
   /** One function for all requests, so that a flood of unknown secrets allocates no closure for each. */
@@ -292,28 +302,32 @@ export class Identifier {
     this.#confirming++;
     for (const sha of this.#toConfirm) {
       this.#toConfirm.delete(sha);
-      await this.#lookUp(sha);
+      await this.#lookUp(sha, '');
     }
     this.#confirming--;
   }
 
   /** Checks the expiry and the suspension for each request, also when the identity comes from memory. */
-  #answer({ identity, expiresAtMs, suspension }: KnownSecret): Identity {
-    if (expiresAtMs !== Number.POSITIVE_INFINITY && this.#options.wallMs() >= expiresAtMs) return EXPIRED;
+  #answer(known: KnownSecret): Identity {
+    const { identity, expiresAtMs, suspension } = known;
+    if (expiresAtMs !== Number.POSITIVE_INFINITY && this.#options.wallMs() >= expiresAtMs) {
+      known.expired ??= expiredOf(known);
+      return known.expired;
+    }
     if (suspension === undefined || !isSuspended(suspension, this.#options.wallMs())) return identity;
     return { kind: 'suspended', key: identity.key, secret: identity.secret };
   }
 
-  /** Requests with the same secret share one look-up. Never rejects. */
-  #lookUp(sha: string): Promise<SecretLookUp> {
+  /** Requests with the same secret share one look-up. Never rejects. @param token empty if it is not known */
+  #lookUp(sha: string, token: string): Promise<SecretLookUp> {
     const underWay = this.#lookUps.get(sha);
     if (underWay !== undefined) return underWay;
-    const lookUp = this.#ask(sha);
+    const lookUp = this.#ask(sha, token);
     this.#lookUps.set(sha, lookUp);
     return lookUp;
   }
 
-  async #ask(sha: string): Promise<SecretLookUp> {
+  async #ask(sha: string, token: string): Promise<SecretLookUp> {
     const changes = this.#changes;
     const epoch = this.#epoch;
     const askedAtMs = this.#options.monotonicMs();
@@ -321,11 +335,13 @@ export class Identifier {
       const found = await this.#find(sha);
       const isCurrent = changes === this.#changes;
       const isKept = isCurrent || !this.#isAskedSince(sha, askedAtMs);
-      if (found === null || found.key.revokedAtMs !== null || found.hasNoCustomer) {
+      const hasEnded = found !== null && (found.hasEnded || found.key.revokedAtMs !== null);
+      if (found === null || hasEnded || found.hasNoCustomer) {
+        const last4 = found?.secret?.last4 ?? (token.slice(-4) || last4Of(this.#known.peek(sha)));
         if (isKept) this.#known.delete(sha);
         // Under a wrong pepper no key is found, and a 401 would make clients discard good keys.
         if (found === null && this.#options.isPepperRight?.() === false) return { identity: UNAVAILABLE };
-        const identity = found === null ? NO_RECORD : found.key.revokedAtMs !== null ? REVOKED : NO_CUSTOMER;
+        const identity = found === null ? NO_RECORD : hasEnded ? endedOf(found.key, last4) : NO_CUSTOMER;
         if (isCurrent) this.#unknown.set(sha, { identity, untilMs: this.#options.monotonicMs() + UNKNOWN_FOR_MS });
         return { identity };
       }
@@ -350,7 +366,7 @@ export class Identifier {
       : this.#search.find(sha));
     if (found === null) return null;
     const id = found.key.customer;
-    if (id === undefined) return { ...found, customer: null, hasNoCustomer: false };
+    if (id === undefined || found.hasEnded) return { ...found, customer: null, hasNoCustomer: false };
     const customer = await this.#options.customers.read(id);
     return { ...found, customer, hasNoCustomer: customer === null };
   }
@@ -373,6 +389,7 @@ export class Identifier {
       freshUntilMs: askedAtMs + this.#freshForMs,
       lookUpAtMs: askedAtMs + this.#lookUpAfterMs(usedOn),
       epoch,
+      expired: null,
       retryAtMs: 0,
       rehashAtMs: before?.rehashAtMs ?? 0,
       usedOn,
@@ -465,6 +482,8 @@ interface KnownSecret {
   readonly lookUpAtMs: number;
   /** The epoch of the Identifier in which the store confirmed it, or CHANGED. In a later epoch the store is asked first. */
   epoch: number;
+  /** The identity once it has expired; null until then. */
+  expired: Identity | null;
   /** The store was asked and did not answer: until then the entry is used although its epoch is over. */
   retryAtMs: number;
   /**
@@ -473,6 +492,28 @@ interface KnownSecret {
   rehashAtMs: number;
   /** The day for which `onUse` was called last, in days since 1970; NEVER before that. */
   readonly usedOn: number;
+}
+
+/** The same answer as an unknown secret gets. For operators it names the key. */
+function endedOf({ id, revokedAtMs }: StoredKey, last4: string): Identity {
+  const cause = revokedAtMs === null ? `the secret …${last4} of ${id} has ended` : `${id} is revoked`;
+  return Object.freeze({ kind: 'refused', code: 'invalid_api_key', cause, ended: { keyId: id, last4 } });
+}
+
+function expiredOf(known: KnownSecret): Identity {
+  const { keyId } = known;
+  const ended = { keyId, last4: last4Of(known) };
+  return Object.freeze({
+    kind: 'refused',
+    code: 'expired_api_key',
+    cause: `${keyId} or its secret has expired`,
+    ended,
+  });
+}
+
+/** Empty if they are not known. */
+function last4Of(known: KnownSecret | undefined): string {
+  return known?.identity.secret?.split(' ')[1] ?? '';
 }
 
 const DAY_MS = 86_400_000;

@@ -4,13 +4,15 @@ import type { StoredKey, StoredSecret } from '../model/record.ts';
 import { digestOfHash, isSameDigest } from './api-key.ts';
 import type { KeyStore } from './record-store.ts';
 
-/** A key and its secret, as the store has them. */
+/** A key and its secret, as the store has them. The key may be revoked. */
 export interface KeyMatch {
   readonly key: StoredKey;
-  /** Null: the key was found by a certificate. */
+  /** Null: the key was found by a certificate, or the secret has ended. */
   readonly secret: StoredSecret | null;
   /** The digest under an older pepper; null if the secret was found under the newest. */
   readonly oldDigest: string | null;
+  /** The secret was one of the key's, and is none any more. */
+  readonly hasEnded: boolean;
 }
 
 /** Searches the store for secrets, under every pepper. */
@@ -27,12 +29,10 @@ export class SecretSearch {
   /** @param sha SHA-256 of the secret, base64url */
   async find(sha: string): Promise<KeyMatch | null> {
     const newest = this.newestDigestOf(sha);
-    if (this.#peppers.length > 1) {
-      const found = await this.#underAny(sha);
-      if (found !== null) return found;
-      // Another gateway may have re-hashed the secret between these look-ups, so that neither found it: ask again.
-    }
-    return foundIn(await this.#keyStore.findByDigest(newest), newest, null);
+    const found = this.#peppers.length > 1 ? await this.#underAny(sha) : null;
+    if (found !== null && !found.hasEnded) return found;
+    // Another gateway may have re-hashed the secret between these look-ups, so that neither found it: ask again.
+    return foundIn(await this.#keyStore.ownerOf(newest), newest, null) ?? found;
   }
 
   /**
@@ -48,7 +48,7 @@ export class SecretSearch {
     const isOne = keys[0] != null || keys.every((key) => key === null || key.id === found?.id);
     return found === null || !isOne || found.deletedAtMs !== undefined
       ? null
-      : { key: found, secret: null, oldDigest: null };
+      : { key: found, secret: null, oldDigest: null, hasEnded: false };
   }
 
   newestDigestOf(sha: string): string {
@@ -58,18 +58,18 @@ export class SecretSearch {
   async #underAny(sha: string): Promise<KeyMatch | null> {
     const digests = this.#peppers.map((pepper) => digestOf(sha, pepper));
     // In parallel, so that a request does not wait twice as long while the pepper is being changed.
-    const keys = await Promise.all(digests.map((digest) => this.#keyStore.findByDigest(digest)));
-    for (const [i, digest] of digests.entries()) {
-      const found = foundIn(keys[i]!, digest, i > 0 ? digest : null);
-      if (found !== null) return found;
-    }
-    return null;
+    const keys = await Promise.all(digests.map((digest) => this.#keyStore.ownerOf(digest)));
+    const found = digests.map((digest, i) => foundIn(keys[i]!, digest, i > 0 ? digest : null));
+    return found.find((one) => one?.hasEnded === false) ?? found.find((one) => one !== null) ?? null;
   }
 }
 
 function foundIn(key: StoredKey | null, digest: string, oldDigest: string | null): KeyMatch | null {
   const secret = key?.secrets.find((candidate) => isSameDigest(candidate.digest, digest));
-  return key !== null && secret !== undefined ? { key, secret, oldDigest } : null;
+  if (key !== null && secret !== undefined) return { key, secret, oldDigest, hasEnded: false };
+  // Of a deleted key nothing more is noted.
+  const isEnded = key?.deletedAtMs === undefined && key?.retired?.some((retired) => isSameDigest(retired, digest));
+  return isEnded ? { key: key!, secret: null, oldDigest: null, hasEnded: true } : null;
 }
 
 function digestOf(sha: string, pepper: KeyObject): string {

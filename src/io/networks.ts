@@ -40,6 +40,15 @@ export class Networks {
   }
 }
 
+/** The network of a client that operators see where no single address is kept: a /24 of IPv4, a /48 of IPv6; `unknown` without an address. */
+export function wideNetworkOf(text: string): string {
+  if (isIP(text) === 0) return 'unknown';
+  const parsed = parseAddress(text);
+  const address = parsed instanceof ipaddr.IPv6 && parsed.isIPv4MappedAddress() ? parsed.toIPv4Address() : parsed;
+  const prefix = address.kind() === 'ipv4' ? 24 : 48;
+  return `${networkOf(address, prefix)}/${prefix}`;
+}
+
 const FORM = 'must be an IP address or network, such as 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32';
 
 /**

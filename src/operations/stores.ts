@@ -4,6 +4,7 @@ import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
 import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import type { AuditStore } from './audit-store.ts';
 import type { DeprecatedCalls } from './deprecated-calls.ts';
+import type { KeyNetworkStore } from './key-network-store.ts';
 import type { PlansHistory } from './plans/plans-history-store.ts';
 import type { TrafficStore } from './traffic/traffic-store.ts';
 
@@ -25,6 +26,8 @@ export interface Stores {
   readonly deprecatedCalls: DeprecatedCalls;
   /** When the secrets of keys were used last. */
   readonly secretUses: SecretUseStore;
+  /** From where keys were called. */
+  readonly keyNetworks: KeyNetworkStore;
   /** Traffic over time. */
   readonly traffic: TrafficStore;
 }

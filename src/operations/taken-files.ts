@@ -11,6 +11,7 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   keysFrom: 'keys.from',
   usageHistory: 'usage.history',
   keepsTraffic: 'usage.traffic',
+  keepsNetworks: 'usage.networks',
   descriptions: 'validate',
 };
 

@@ -35,6 +35,7 @@ import { LogAndMetrics } from '../telemetry/closing-records.ts';
 import { DeprecatedCallCounter } from '../telemetry/deprecated-call-counter.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 import type { GatewayMetrics } from '../telemetry/metrics.ts';
+import { NetworkCounter } from '../telemetry/network-counter.ts';
 import type { PolicyReports } from '../telemetry/policy-reports.ts';
 import type { RecentRequests } from '../telemetry/recent-requests.ts';
 import { TrafficCounter } from '../telemetry/traffic-counter.ts';
@@ -56,6 +57,7 @@ export interface Services {
   readonly compressors: Compressors;
   readonly decoders: Decoders;
   readonly deprecatedCalls: DeprecatedCallCounter;
+  readonly networks: NetworkCounter;
   readonly traffic: TrafficCounter;
   readonly secretUses: SecretUses;
   readonly refusals: RefusalCounter;
@@ -114,21 +116,26 @@ export function openServices(
     if (kind !== 'key' && kind !== 'customer') admitter.forget(keyId);
   });
   const deprecatedCalls = new DeprecatedCallCounter({ store: stores.deprecatedCalls, wallMs: CLOCKS.wallMs });
-  const traffic = openTraffic(inForce, stores, onTrafficLost);
+  const counters = openCounters(inForce, stores, onTrafficLost);
   const refusals = new RefusalCounter(stores.history);
   const threads = new PoolThreads();
   const [compressors, decoders] = [new Compressors(threads), new Decoders(threads)];
   const deciding = { ...identification, admitter, failedAttempts, usage, thread, compressors, decoders };
-  return { ...deciding, deprecatedCalls, traffic, refusals };
+  return { ...deciding, ...counters, deprecatedCalls, refusals };
 }
 
-function openTraffic(
+function openCounters(
   inForce: { readonly settings: Settings },
-  { traffic: store, clock }: Pick<GatewayStores, 'traffic' | 'clock'>,
+  { traffic: store, keyNetworks, keys, clock }: Pick<GatewayStores, 'traffic' | 'keyNetworks' | 'keys' | 'clock'>,
   onLost: (requests: number) => void,
-): TrafficCounter {
+): Pick<Services, 'traffic' | 'networks'> {
+  const nowMs = () => clock.nowMs;
   const isOn = () => inForce.settings.keepsTraffic;
-  return new TrafficCounter({ store, nowMs: () => clock.nowMs, isOn, onLost, random: Math.random });
+  const isKey = async (id: string) => (await keys.get(id)) !== null;
+  return {
+    traffic: new TrafficCounter({ store, nowMs, isOn, onLost, random: Math.random }),
+    networks: new NetworkCounter({ store: keyNetworks, isKey, nowMs }),
+  };
 }
 
 /** The services that know keys and customers. */
@@ -182,7 +189,7 @@ export function gatewayDepsOf(
   router: Router,
   { log, metrics, recent, validators, policies, policyReports, ...surroundings }: GatewaySurroundings,
 ): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
-  const { deprecatedCalls, secretUses: _, traffic, refusals, customers: __, ...deciding } = services;
+  const { deprecatedCalls, secretUses: _, networks, traffic, refusals, customers: __, ...deciding } = services;
   const rateLimitFields = new RateLimitFields(settings.headers.draft);
   return {
     router,
@@ -211,6 +218,7 @@ export function gatewayDepsOf(
     records: new LogAndMetrics({
       ...{ log, metrics, deprecatedCalls, recent },
       refusals: settings.usageHistory ? refusals : null,
+      networks: settings.keepsNetworks ? networks : null,
       traffic: settings.keepsTraffic ? traffic : null,
     }),
     ...CLOCKS,

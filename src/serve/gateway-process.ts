@@ -317,8 +317,9 @@ async function wire(run: Run, opened: Foundation): Promise<Assembly> {
   });
   const services = openServices(settings, live, stores, metrics, thread, storeMs, onUndecided, warnOfLostTraffic(log));
   later.services = services;
-  const { deprecatedCalls, secretUses, traffic, refusals } = services;
-  for (const { writes } of [deprecatedCalls, secretUses, traffic, refusals]) closers.push(() => writes.close());
+  const { deprecatedCalls, secretUses, networks, traffic, refusals } = services;
+  for (const { writes } of [deprecatedCalls, secretUses, networks, traffic, refusals])
+    closers.push(() => writes.close());
   const traceOf = await tracing(env, closers);
   const isObserved = context?.isObserved ?? access?.authenticator.isOpen === true;
   const explained = isObserved

@@ -4,6 +4,7 @@ import type { ClosingRecords } from '../gateway/gateway-deps.ts';
 import type { DeprecatedCallCounter } from './deprecated-call-counter.ts';
 import type { GatewayLog } from './log.ts';
 import type { GatewayMetrics } from './metrics.ts';
+import type { NetworkCounter } from './network-counter.ts';
 import type { RecentRequests } from './recent-requests.ts';
 import type { TrafficCounter } from './traffic-counter.ts';
 
@@ -13,13 +14,15 @@ interface LogAndMetricsOptions {
   readonly deprecatedCalls: DeprecatedCallCounter;
   /** Null if no history is kept. */
   readonly refusals: RefusalCounter | null;
+  /** Null if it is not kept from where keys are called. */
+  readonly networks: NetworkCounter | null;
   /** Null if no traffic is kept. */
   readonly traffic: TrafficCounter | null;
   /** Null without an admin token. */
   readonly recent: RecentRequests | null;
 }
 
-/** Passes the closing records to the log, to the metrics, to the counters of deprecated calls and of traffic, and to the recent requests. */
+/** Passes the closing records to the log, to the metrics, to the counters of deprecated calls, of networks and of traffic, and to the recent requests. */
 export class LogAndMetrics implements ClosingRecords {
   readonly #options: LogAndMetricsOptions;
 
@@ -28,7 +31,7 @@ export class LogAndMetrics implements ClosingRecords {
   }
 
   close(exchange: Exchange): void {
-    const { log, metrics, deprecatedCalls, refusals, traffic, recent } = this.#options;
+    const { log, metrics, deprecatedCalls, refusals, networks, traffic, recent } = this.#options;
     metrics.record(exchange);
     const { judgement, consumerId, accountId = consumerId } = exchange;
     if (refusals !== null && accountId !== null && (judgement === 'refused' || judgement === 'banned')) {
@@ -44,6 +47,7 @@ export class LogAndMetrics implements ClosingRecords {
     }
     const { deprecatedAs = null } = exchange;
     if (deprecatedAs !== null && judgement === 'admitted') deprecatedCalls.count(deprecatedAs, consumerId);
+    networks?.count(exchange);
     traffic?.count(exchange);
     recent?.note(exchange);
     log.access(exchange);

@@ -71,6 +71,11 @@ export async function adminApiWith(
     },
     customers: new FakeCustomers(),
     deprecatedCalls: nothing,
+    keyNetworks: {
+      read: async (ids: readonly string[]) => ids.map(() => null),
+      swap: async () => [],
+      forget: async () => {},
+    },
     traffic: { read: async (places: readonly unknown[]) => places.map(() => null), swap: async () => true },
     secretUses: {
       note: async () => {},

@@ -16,15 +16,16 @@ export class FakeStore implements KeyStore {
   gate: Promise<void> | null = null;
 
   async findByDigest(digest: string): Promise<StoredKey | null> {
-    this.lookUps++;
-    this.#answer();
-    const found = [...this.keys.values()].find(({ secrets }) => secrets.some((secret) => secret.digest === digest));
-    if (this.gate !== null) await this.gate;
-    return found ?? null;
+    const key = await this.ownerOf(digest);
+    return key?.secrets.some((secret) => secret.digest === digest) ? key : null;
   }
 
   async ownerOf(digest: string): Promise<StoredKey | null> {
-    return [...this.keys.values()].find((key) => indexedOf(key).includes(digest)) ?? null;
+    this.lookUps++;
+    this.#answer();
+    const found = [...this.keys.values()].find((key) => indexedOf(key).includes(digest));
+    if (this.gate !== null) await this.gate;
+    return found ?? null;
   }
 
   async get(id: string) {

@@ -1,8 +1,9 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/identify/api-key.ts';
-import type { Identity } from '../../src/identify/identify.ts';
+import type { EndedSecret, Identity } from '../../src/identify/identify.ts';
 import { certificateDigest } from '../../src/model/client-certificates.ts';
+import { deleted } from '../../src/operations/key-changes.ts';
 import { altered } from '../support/altered.ts';
 import { FakeStore, identifierOn, told } from './fake-store.ts';
 import { someCustomer } from './some-customer.ts';
@@ -57,10 +58,10 @@ describe('a good key', () => {
     const newDigest = digestOf(secret, 'new');
     const moved = { ...key, secrets: key.secrets.map((one) => ({ ...one, digest: newDigest })) };
     class MovingStore extends FakeStore {
-      override async findByDigest(asked: string) {
+      override async ownerOf(asked: string) {
         // The new one is looked for before the move, the old one after it.
         if (asked === digest) this.keys.set(key.id, moved);
-        return super.findByDigest(asked);
+        return super.ownerOf(asked);
       }
     }
     const store = new MovingStore();
@@ -115,22 +116,44 @@ describe('a bad key', () => {
     expect(identifier.remembered).toEqual({ known: 0, unknown: 0 });
   });
 
-  test('unknown or revoked is refused with the very same answer (reliability 48)', async () => {
+  test('unknown, revoked or replaced is refused with the very same answer (reliability 48)', async () => {
     const store = new FakeStore();
     const revoked = someKey({ revokedAtMs: 1 });
+    const fresh = someKey();
+    const replaced = someKey();
     await store.create(revoked.key);
+    const secrets = fresh.key.secrets;
+    await store.create({ ...replaced.key, secrets, retired: replaced.key.secrets.map(({ digest }) => digest) });
     const { identifier } = identifierOn(store);
     const answers = [
       await identifier.identify(revoked.secret),
+      await identifier.identify(replaced.secret),
       await identifier.identify(someKey().secret),
       identifier.identify('malformed'),
     ];
     // What differs between them is for operators alone.
-    const told = answers as { readonly kind: string; readonly code: string; readonly cause?: string }[];
+    const told = answers as { kind: string; code: string; cause?: string; ended?: EndedSecret }[];
     expect(new Set(told.map(({ kind, code }) => `${kind} ${code}`)).size).toBe(1);
-    expect(new Set(told.map(({ cause }) => cause))).toEqual(
-      new Set(['the key is well-formed, and the store has no record of it', 'the key is revoked', undefined]),
-    );
+    const last4 = replaced.secret.slice(-4);
+    expect(told.map(({ cause }) => cause)).toEqual([
+      `${revoked.key.id} is revoked`,
+      `the secret …${last4} of ${replaced.key.id} has ended`,
+      'the key is well-formed, and the store has no record of it',
+      undefined,
+    ]);
+    expect(told.map(({ ended }) => ended)).toEqual([
+      { keyId: revoked.key.id, last4: revoked.secret.slice(-4) },
+      { keyId: replaced.key.id, last4 },
+      ...[undefined, undefined],
+    ]);
+  });
+
+  test('of a deleted key names the key no more', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey();
+    await store.create(deleted({ ...key, revokedAtMs: 1 }, 2));
+    const identity = await identifierOn(store).identifier.identify(secret);
+    expect(identity).toEqual({ kind: 'refused', code: 'invalid_api_key', cause: expect.stringContaining('no record') });
   });
 
   test('is not looked up again and again (reliability 50)', async () => {
@@ -154,7 +177,7 @@ describe('a bad key', () => {
   test('does not match by its digest alone where the record has none like it (reliability 48)', async () => {
     const store = new FakeStore();
     const { key, secret } = someKey();
-    store.findByDigest = async () => ({ ...key, secrets: [] });
+    store.ownerOf = async () => ({ ...key, secrets: [] });
     expect(told(await identifierOn(store).identifier.identify(secret))).toBe('invalid_api_key');
   });
 });
@@ -336,12 +359,12 @@ describe('while the store is away', () => {
     const { key, secret } = someKey();
     await store.create(key);
     const { identifier } = identifierOn(store);
-    const find = store.findByDigest;
-    store.findByDigest = () => {
+    const find = store.ownerOf;
+    store.ownerOf = () => {
       throw new Error('broken');
     };
     expect(told(await identifier.identify(secret))).toBe('unavailable');
-    store.findByDigest = find;
+    store.ownerOf = find;
     expect(told(await identifier.identify(secret))).toBe(key.id);
   });
 

@@ -87,6 +87,7 @@ const FOR_STORES = [
   'src/operations/plans/plans-history-store.ts',
   'src/operations/deprecated-calls.ts',
   'src/operations/explanation-store.ts',
+  'src/operations/key-network-store.ts',
   'src/operations/traffic/traffic-store.ts',
   'src/operations/fleet/fleet-store.ts',
   'src/certificates/certificate-store.ts',

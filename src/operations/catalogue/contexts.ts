@@ -34,6 +34,8 @@ export interface StoreContext extends OperatorStore, Stores {
   readonly keepsHistory: () => boolean;
   /** Whether the gateway keeps traffic over time. */
   readonly keepsTraffic: () => boolean;
+  /** Whether the gateway keeps from where keys are called. */
+  readonly keepsNetworks: () => boolean;
   /** What an operator is to do with a secret instead of searching for it. */
   readonly secretAdvice: string;
 }
@@ -44,7 +46,7 @@ interface StoreParts extends Stores, Pick<OperatorStore, 'peppers' | 'plans' | '
   readonly plansVersion: () => string;
   readonly pepperHistory: StoreContext['pepperHistory'];
   /** Returns the settings in force. */
-  readonly settings: () => Pick<Settings, 'routes' | 'keyFormats' | 'usageHistory' | 'keepsTraffic'>;
+  readonly settings: () => Pick<Settings, 'routes' | 'keyFormats' | 'usageHistory' | 'keepsTraffic' | 'keepsNetworks'>;
   readonly secretAdvice: string;
 }
 
@@ -60,6 +62,7 @@ export function storeContext({ plansVersion, settings, ...parts }: StoreParts): 
     keyFormats: () => settings().keyFormats,
     keepsHistory: () => settings().usageHistory,
     keepsTraffic: () => settings().keepsTraffic,
+    keepsNetworks: () => settings().keepsNetworks,
   };
 }
 

@@ -9,6 +9,7 @@ import { banOf } from '../bans-in-force.ts';
 import { createOwnedKey, customerOfNewKey, moveToCustomer, PLAN_OF_CUSTOMER } from '../customers.ts';
 import { keyOfSecret } from '../find-key.ts';
 import { deleted, newSecret, revoked, rotated, withSecretEnded } from '../key-changes.ts';
+import { keyNetworks, networksReport } from '../key-networks.ts';
 import { key, keyReport, limitNotes, usedSecrets } from '../key-report.ts';
 import { keyFilterFrom, searchKeys } from '../key-search.ts';
 import { shownKey } from '../key-uses.ts';
@@ -430,6 +431,24 @@ export const endSecret = defineOperation({
   },
 });
 
+export const showKeyNetworks = defineOperation({
+  name: 'showKeyNetworks',
+  line: 'GET /keys/{id}/networks',
+  role: 'viewer',
+  sentence: 'From which networks a key was called in the last 30 to 40 days, and attempts with its ended secrets.',
+  description:
+    'Gateways add what they have counted about every ten seconds, later where thousands of keys are in use. Each process counts up to 10,000 keys ' +
+    'at a time and does not count the calls of further ones. The key may be revoked.',
+  on: 'store',
+  needsNoPlans: true,
+  output: keyNetworks,
+  async run({ keys, keyNetworks: store, keepsNetworks, nowMs }, { id }) {
+    if ((await keys.get(id)) === null) return KEYS.unknown(id);
+    const [record = null] = await store.read([id]);
+    return { output: { ...networksReport(record, nowMs()), isKept: keepsNetworks() } };
+  },
+});
+
 export const deleteKey = defineOperation({
   name: 'deleteKey',
   command: ['keys delete', 'Remove a revoked or expired key'],
@@ -437,7 +456,8 @@ export const deleteKey = defineOperation({
   line: 'POST /keys/{id}/delete',
   role: 'admin',
   sentence: 'Removes a revoked or expired key. An import does not bring it back.',
-  effect: 'All its attributes, counts and its ban are removed for good. The record of changes keeps its entries.',
+  effect:
+    'All its attributes, counts, networks and its ban are removed for good. The record of changes keeps its entries.',
   asksFirst: true,
   isFinal: true,
   description:
@@ -451,7 +471,7 @@ export const deleteKey = defineOperation({
   output: z.strictObject({ id: z.string(), deleted: z.literal(true) }),
   fails: { conflict: true },
   async run(store, { id }, { guard }) {
-    const { keys, ledger, secretUses, plans, nowMs } = store;
+    const { keys, ledger, secretUses, keyNetworks, plans, nowMs } = store;
     const atMs = nowMs();
     const done = await keys.delete(id, (key) => {
       if (key.deletedAtMs === undefined) guard?.(key);
@@ -459,7 +479,7 @@ export const deleteKey = defineOperation({
     });
     if (done === null) return KEYS.unknown(id);
     await ledger.forget(...accountsOf(done.before).flatMap((one) => accountsUnder(one, plans())));
-    await secretUses.forget(id);
+    await Promise.all([secretUses.forget(id), keyNetworks.forget(id)]);
     return { output: { id, deleted: true as const }, change: changeOfDeletion(done) };
   },
 });

@@ -18,6 +18,7 @@ import { damagedChanges } from './earlier-changes.ts';
 import { EmbeddedExplanations } from './explanations.ts';
 import { EmbeddedFleet } from './fleet.ts';
 import { EmbeddedHistory } from './history.ts';
+import { EmbeddedKeyNetworks } from './key-networks.ts';
 import { EmbeddedKeys, keysIn } from './keys.ts';
 import { EmbeddedLedger } from './ledger.ts';
 import { ownStoreIfFree, ownStoreSoon, type StoreOwner, untilReleased } from './owner.ts';
@@ -127,6 +128,7 @@ function storesIn(options: StoreOptions) {
     plansHistory: new EmbeddedPlansHistory(options),
     deprecatedCalls: new EmbeddedDeprecatedCalls(options),
     secretUses: new EmbeddedSecretUses(options),
+    keyNetworks: new EmbeddedKeyNetworks(options),
     traffic: new EmbeddedTraffic(options),
   };
 }

@@ -22,6 +22,8 @@ export const keyspace = {
    * Bounded; expires 92 days after the last first use of a day.
    */
   secretUses: (keyId: string) => `tg:used:{${keyId}}`,
+  /** String, JSON: from where one API key was called (operations/key-networks.ts). At most 4 KB. Expires 41 days after the last call. */
+  keyNetworks: (keyId: string) => `tg:from:{${keyId}}`,
   /** String, JSON: one API key (StoredKey). Never removed: a revoked key stays, and a deleted one becomes a tombstone. */
   apiKey: (id: string) => `tg:key:{${id}}`,
   /**

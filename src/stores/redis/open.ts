@@ -15,6 +15,7 @@ import { RedisAttemptCounter } from './failed-attempts.ts';
 import { RedisFleet } from './fleet.ts';
 import { RedisHistory } from './history.ts';
 import { type Findings, insistOnServers, inspect, watchServers } from './inspection.ts';
+import { RedisKeyNetworks } from './key-networks.ts';
 import { RedisKeys } from './keys.ts';
 import { RedisLedger } from './ledger.ts';
 import { RedisPepperRecord } from './pepper-record.ts';
@@ -121,6 +122,7 @@ export function storesOn(
     plansHistory: new RedisPlansHistory(options),
     deprecatedCalls: new RedisDeprecatedCalls(options),
     secretUses: new RedisSecretUses(options),
+    keyNetworks: new RedisKeyNetworks(options),
     traffic: new RedisTraffic(options),
   };
 }

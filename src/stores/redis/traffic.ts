@@ -14,7 +14,7 @@ import type { Calls, StoreConnection } from './shards.ts';
  * Writes strings if none has changed. KEYS: strings. ARGV: for each the SHA-1 of what was read, empty if it was absent, the new content and
  * the seconds to live.
  */
-const SWAP = new LuaScript<number>(`
+export const SWAP = new LuaScript<number>(`
 for i, key in ipairs(KEYS) do
   local now = redis.call('GET', key)
   if (now and redis.sha1hex(now) or '') ~= ARGV[3 * i - 2] then return 0 end

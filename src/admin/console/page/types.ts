@@ -11,6 +11,7 @@ import type {
   listKeys,
   moveKey,
   showKey,
+  showKeyNetworks,
   suspendKey,
   updateKey,
 } from '../../../operations/catalogue/key-operations.ts';
@@ -53,6 +54,7 @@ export type { SessionReport as Session } from '../../sign-in.ts';
 export type KeyPage = OutputOf<typeof listKeys>;
 export type Key = KeyPage['keys'][number];
 export type ShownKey = OutputOf<typeof showKey>;
+export type KeyNetworks = OutputOf<typeof showKeyNetworks>;
 export type NewSuspension = Omit<InputOf<typeof suspendKey>, 'id'>;
 export type KeyWithSecret = OutputOf<typeof createKey>;
 export type FoundKey = OutputOf<typeof findKey>;

@@ -20,6 +20,7 @@ import { actorText } from './change-columns.tsx';
 import { About, Deprecated, Secrets } from './key-details.tsx';
 import { LastChanges } from './last-changes.tsx';
 import { LastRefusals } from './last-refusals.tsx';
+import { WhereFrom } from './where-from.tsx';
 
 const OpenedKeyDialog = later(async () => (await import('./opened-dialog.tsx')).OpenedKeyDialog);
 
@@ -125,6 +126,7 @@ export function KeyScreen({ rest }: { rest: string }) {
         )}
         <div class="below">
           <LastRefusals id={id} recent={recent} />
+          {data !== null && <WhereFrom id={id} />}
           {data !== null && <Secrets of={data} open={open} />}
           <UseSection id={id} use={use} usage={counts} />
           <Deprecated routes={calm(routes)} />
