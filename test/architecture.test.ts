@@ -54,6 +54,7 @@ describe('the house', async () => {
       ({ from, dynamic }) => dynamic && /^src\/(?!admin\/console\/page\/)/.test(from),
     );
     expect(later.map(({ from, to }) => `${from} ${to}`).sort()).toEqual([
+      'src/admin/oidc.ts openid-client',
       'src/certificates/challenge-certificates.ts acme-client',
       'src/certificates/order.ts acme-client',
       'src/config/descriptions.ts src/config/compiled-descriptions.ts',
@@ -68,7 +69,7 @@ describe('the house', async () => {
     ]);
     const loaded = loadedBy('src/main.ts', 'src/library.ts');
     expect(loaded).toContain('src/listen/public.ts');
-    for (const name of ['ioredis', 'acme-client', 'ajv', '@opentelemetry/sdk-trace-base'])
+    for (const name of ['ioredis', 'acme-client', 'ajv', 'openid-client', '@opentelemetry/sdk-trace-base'])
       expect(loaded).not.toContain(name);
   });
 

@@ -14,6 +14,7 @@ interface AdminTokensOptions {
 export class TokenIdentity implements Identity {
   readonly name: string;
   readonly role: Role;
+  readonly kind = 'token';
   readonly via = 'token';
   readonly #ended = new AbortController();
 

@@ -27,7 +27,16 @@ import type { EventResponse } from './event-streams.ts';
 import type { FindBudget } from './find-budget.ts';
 import { openApiInSteps } from './openapi.ts';
 import { type AdminResponse, codeOf, errorResponse, jsonResponse, refusalOf, send, withJson } from './response.ts';
-import { type LinkTaken, SESSION_METHODS, SIGN_IN_BYTES, SIGN_IN_MS, showSession, signIn, signOut } from './sign-in.ts';
+import {
+  beginAtProvider,
+  type LinkTaken,
+  SESSION_METHODS,
+  SIGN_IN_BYTES,
+  SIGN_IN_MS,
+  showSession,
+  signIn,
+  signOut,
+} from './sign-in.ts';
 
 /** What operations on the store work on. */
 export interface Admin extends Omit<Contexts, 'live'> {
@@ -180,8 +189,10 @@ async function answerTo(
   const sent: AdminRequest = { method, path, rawHeaders: request.rawHeaders, address: clientAddress, isTls };
   const origin = { clientAddress, requestId: attempt.requestId };
   const { sender } = attempt;
-  if (method === 'POST' && path === '/admin/session' && sender === null && authenticator.isOpen) {
-    return answerToSignIn(request, sent, origin, options);
+  if (sender === null && authenticator.isOpen) {
+    if (method === 'POST' && path === '/admin/session') return answerToSignIn(request, sent, origin, options);
+    if (path === '/admin/session/oidc')
+      return method === 'POST' ? beginAtProvider(authenticator, sent) : wrongMethod(['POST']);
   }
   const authorised = sender === null ? await authenticator.authorise(sent) : { identity: sender, expiresAtMs: null };
   attempt.identity = authorised.identity;
@@ -331,9 +342,9 @@ function auditedRefusal(refusal: AdminResponse, origin: Origin, { audit }: Admin
 
 /** Who asked for a change, and by which request. */
 function originOf({ identity, clientAddress, requestId }: Origin & { readonly identity: Identity }): ChangeOrigin {
-  const { name, via, shell } = identity;
+  const { name, kind, shell } = identity;
   if (shell !== undefined) return { actor: shell, clientAddress: null, requestId };
-  return { actor: { kind: via === 'proxy' ? 'person' : 'token', name }, clientAddress, requestId };
+  return { actor: { kind, name }, clientAddress, requestId };
 }
 
 function wrongMethod(methods: readonly string[]): AdminResponse {

@@ -6,6 +6,7 @@ import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import type { AdminTokens, TokenIdentity } from './admin-tokens.ts';
 import type { Identity } from './call.ts';
 import { type BrowserRequest, crossOriginRefusal } from './cross-origin.ts';
+import type { OidcSignIn } from './oidc.ts';
 import type { ProxyIdentities } from './proxy-identity.ts';
 import { type AdminResponse, errorResponse } from './response.ts';
 import { type Session, type Sessions, secretInCookies } from './sessions.ts';
@@ -22,6 +23,8 @@ interface AdminAuthenticatorOptions {
   readonly sessions: Sessions;
   /** Null: no authenticating proxy is configured. */
   readonly proxy: ProxyIdentities | null;
+  /** Null: no OpenID provider is configured. */
+  readonly oidc: OidcSignIn | null;
   /** Counts wrong tokens by address, apart from the failed authentications of callers. */
   readonly attempts: FailedAttempts;
   /** Unix milliseconds. */
@@ -64,9 +67,13 @@ export class AdminAuthenticator {
     return this.#options.sessions;
   }
 
+  get oidc(): OidcSignIn | null {
+    return this.#options.oidc;
+  }
+
   /** Whether there is any way to be identified. If not, everything is refused. */
   get isOpen(): boolean {
-    return this.#options.tokens.isOpen || this.#options.proxy !== null;
+    return this.#options.tokens.isOpen || this.#options.proxy !== null || this.oidc !== null;
   }
 
   async authorise(request: AdminRequest): Promise<Authorised> {
@@ -83,7 +90,9 @@ export class AdminAuthenticator {
     }
     const session = this.sessionOf(request);
     if (session !== null) return byBrowser(request, session);
-    return (await this.#byProxy(request)) ?? refused(missingToken());
+    return (
+      (await this.#byProxy(request)) ?? refused(missingToken(request.path === '/admin/session' ? this.oidc : null))
+    );
   }
 
   /** The session of a request's cookie. Streams of events, and what other pages send, do not keep it from becoming idle. */
@@ -163,10 +172,13 @@ function closedResponse(): AdminResponse {
   );
 }
 
-function missingToken(): AdminResponse {
-  return errorResponse('missing_admin_token', 'Send an admin token as `Authorization: Bearer TOKEN`, or sign in.', {
+/** @param oidc the provider at which the sender may sign in, for the sign-in page */
+function missingToken(oidc: OidcSignIn | null): AdminResponse {
+  const message = 'Send an admin token as `Authorization: Bearer TOKEN`, or sign in.';
+  const response = errorResponse('missing_admin_token', message, {
     'WWW-Authenticate': 'Bearer realm="tollgate admin"',
   });
+  return oidc === null ? response : { ...response, body: { ...response.body, oidc: { name: oidc.name } } };
 }
 
 /** @returns the response that refuses an identity whose role is too low; null if it may */

@@ -8,11 +8,13 @@ import { type AdminResponse, errorResponse } from './response.ts';
 
 /** The sender of a request to the admin API. */
 export interface Identity {
-  /** Of the token, which is also the name of its sessions, or of the person that an authenticating proxy names. */
+  /** Of the token, which is also the name of its sessions, or of the person that an authenticating proxy or the OpenID provider names. */
   readonly name: string;
   readonly role: Role;
+  /** A person may have the name of a token. */
+  readonly kind: 'token' | 'person';
   /**
-   * `session`: a token or the code of a link was exchanged for a cookie. `proxy`: a token of the identity proxy. `shell`: a command of the
+   * `session`: a token, the code of a link or a sign-in at the OpenID provider was exchanged for a cookie. `proxy`: a token of the identity proxy. `shell`: a command of the
    * user who owns the store.
    */
   readonly via: 'token' | 'session' | 'proxy' | 'shell';
@@ -22,9 +24,9 @@ export interface Identity {
   readonly signal: AbortSignal;
 }
 
-/** A text that is different for each token and each person of a proxy, also where these have the same name. */
-export function personOf({ name, via }: Identity): string {
-  return `${via === 'proxy' ? 'person' : 'token'} ${name}`;
+/** A text that is different for each token and each person, also where these have the same name. */
+export function personOf({ name, kind }: Pick<Identity, 'name' | 'kind'>): string {
+  return `${kind} ${name}`;
 }
 
 /** One authenticated request to the admin API. */

@@ -42,5 +42,5 @@ function shellOf(field: string | readonly string[] = ''): Identity {
   const named = (part: string) => visible(said.get(part) || 'unknown');
   const shell = { kind: 'shell', user: named('user'), host: named('host') } as const;
   const { signal } = new AbortController();
-  return { name: `${shell.user}@${shell.host}`, role: 'admin', via: 'shell', shell, signal };
+  return { name: `${shell.user}@${shell.host}`, role: 'admin', kind: 'token', via: 'shell', shell, signal };
 }

@@ -44,6 +44,13 @@ export function signInRefusal(request: BrowserRequest): AdminResponse | null {
     : refusal();
 }
 
+/** The origin of the page that sent a sign-in, as its browser says; null for programs, which send none. */
+export function pageOriginOf({ rawHeaders }: BrowserRequest): string | null {
+  const [origin, ...others] = valuesOf(rawHeaders, 'origin');
+  const url = origin === undefined || others.length > 0 ? null : URL.parse(origin);
+  return url !== null && /^https?:$/.test(url.protocol) ? url.origin : null;
+}
+
 function isSameOrigin({ rawHeaders, isTls }: BrowserRequest, site: readonly string[]): boolean {
   if (site.length > 0) return site.length === 1 && site[0] === 'same-origin';
   const [origins, hosts] = [valuesOf(rawHeaders, 'origin'), valuesOf(rawHeaders, 'host')];

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { PAGE } from '../operations/operation-values.ts';
-import { SIGN_IN, SIGN_OUT, session } from './sign-in.ts';
+import { oidcBegun, SIGN_IN, SIGN_OUT, session } from './sign-in.ts';
 
 // What the OpenAPI description has beside the operations: what it is about, what all operations have in common, and the paths of the
 // admin API itself.
@@ -14,7 +14,7 @@ export const ABOUT = {
     version: '1.0.0',
     summary: 'API keys, bans, plans, deprecations and the record of changes of a Tollgate gateway.',
     description: `On the admin listener (127.0.0.1:9090 by default), with ADMIN_TOKEN or a token of ADMIN_TOKENS_FILE, with the cookie of a
-session that a token began, or with the token of an authenticating proxy. A viewer may read everything, find a key by its secret,
+session that a token or a sign-in began, or with the token of an authenticating proxy. A viewer may read everything, find a key by its secret,
 and check, compare and simulate plans. An operator may also lift bans, top up and reset usage, change, move, rotate, suspend, resume and revoke
 keys, end secrets, and change, suspend and resume customers. An admin may also create and delete keys and customers, and replace plans.yaml if
 gateway.yaml allows it. Every gateway on one store gives the same responses; what is changed through one of them applies to all within a second.
@@ -194,7 +194,7 @@ export const RESPONSES = {
   Other: error(405, 'method_not_allowed', 'This is used with GET, HEAD, POST.', {
     description:
       '408 for a sign-in whose body takes longer than two seconds, 404 for another path, 405 with Allow for another method, 500 for a defect (`internal_error`) or a record that the store has and cannot read (`store_corrupt`, whose message says where it is and what to do), ' +
-      '503 `identity_unavailable` while the keys of the authenticating proxy cannot be read.',
+      '503 `identity_unavailable` while the keys of the authenticating proxy, or the OpenID provider, cannot be had.',
   }),
 };
 
@@ -238,7 +238,7 @@ export const OWN_PATHS: readonly {
     line: 'POST /session',
     operationId: 'signIn',
     tags: ['session'],
-    summary: 'Signs in with a token or the code of a link.',
+    summary: 'Signs in with a token, the code of a link, or the response of the OpenID provider.',
     description:
       'The session ends after 30 minutes without a request, after 8 hours, at the sign-out, when its token is removed from the file, and when the ' +
       'gateway ends. It belongs to this gateway. Streams of events do not keep a session from ending. A session that the request already has ' +
@@ -259,6 +259,28 @@ export const OWN_PATHS: readonly {
       },
     },
     responses: ['Invalid', 'Unauthorized', 'Forbidden', 'TooLarge', 'NoJson', 'TooMany'],
+  },
+  {
+    line: 'POST /session/oidc',
+    operationId: 'beginSignIn',
+    tags: ['session'],
+    summary: 'Begins a sign-in at the OpenID provider of `admin.oidc`.',
+    description:
+      'For the sign-in page of the console: the browser goes to `url`, and comes back to `/console/sign-in` with a query that `POST /session` ' +
+      'takes as `oidc` within ten minutes, on any gateway of the store, from the same browser.',
+    security: [],
+    output: oidcBegun,
+    headers: {
+      'Set-Cookie': {
+        description: 'Binds the sign-in to this browser.',
+        required: true,
+        schema: {
+          type: 'string',
+          pattern: '^(__Host-)?tollgate-sign-in=\\d{10}-[A-Za-z0-9_-]{43}; HttpOnly; SameSite=Strict; Path=/',
+        },
+      },
+    },
+    responses: ['Invalid', 'Forbidden', 'Unknown'],
   },
   {
     line: 'DELETE /session',

@@ -1,11 +1,11 @@
 import { hash } from 'node:crypto';
-import type { JWTPayload } from 'jose';
-import { ROLES, type Role } from '../config/admin-tokens-file.ts';
+import type { Role } from '../config/admin-tokens-file.ts';
 import type { ProxyIdentitySettings } from '../config/identification.ts';
 import { expiryOf, MAX_JWT_LENGTH, RememberedTokens, TOLERANCE_SECONDS, verifyClaims } from '../identify/jwt.ts';
 import type { JwtKeys } from '../identify/jwt-keys.ts';
 import type { Verifications } from '../identify/verifications.ts';
 import type { Identity } from './call.ts';
+import { type Person, personIn } from './person.ts';
 
 interface ProxyIdentityOptions {
   readonly settings: ProxyIdentitySettings;
@@ -27,10 +27,6 @@ type ProxyOutcome =
   /** The keys of the proxy cannot be had. */
   | { readonly kind: 'unavailable'; readonly retryAfterMs: number };
 
-/** The longest name of a person that is accepted, in UTF-16 code units. */
-const MAX_NAME = 256;
-/** Values of the role claim that are looked at. */
-const MAX_VALUES = 1_000;
 /** Most tokens of people that are remembered. */
 const REMEMBERED = 1_000;
 /** Longest delay of a Node timer. */
@@ -71,49 +67,24 @@ export class ProxyIdentities {
     if (!('claims' in verified)) return { kind: 'refused' };
     const expiresAtMs = expiryOf(verified.claims, nowMs() / 1000 + TOLERANCE_SECONDS);
     if (typeof expiresAtMs === 'string' || expiresAtMs <= nowMs()) return { kind: 'refused' };
-    const person = personOf(verified.claims, settings, { expiresAtMs, nowMs });
-    if (person.kind === 'person') this.#people.keep(sha, verified.set, person.identity, expiresAtMs - nowMs());
-    return person;
+    const person = personIn(verified.claims, settings, 'the token of the proxy');
+    if ('why' in person) return { kind: 'forbidden', why: person.why };
+    const identity = new ProxyIdentity(person, { expiresAtMs, nowMs });
+    this.#people.keep(sha, verified.set, identity, expiresAtMs - nowMs());
+    return { kind: 'person', identity };
   }
-}
-
-function personOf(
-  claims: JWTPayload,
-  { nameClaim, roleClaim, roles }: ProxyIdentitySettings,
-  times: Pick<ProxyIdentity, 'expiresAtMs'> & { readonly nowMs: () => number },
-): Extract<ProxyOutcome, { kind: 'person' | 'forbidden' }> {
-  const name = Object.hasOwn(claims, nameClaim) ? claims[nameClaim] : undefined;
-  if (
-    typeof name !== 'string' ||
-    name.length > MAX_NAME ||
-    !/^[^\p{C}\p{Z}]([^\p{C}\p{Zl}\p{Zp}]*[^\p{C}\p{Z}])?$/u.test(name)
-  ) {
-    return { kind: 'forbidden', why: `The token of the proxy has no name in the claim "${nameClaim}".` };
-  }
-  const claim = Object.hasOwn(claims, roleClaim) ? claims[roleClaim] : undefined;
-  const values: readonly unknown[] = Array.isArray(claim) ? claim.slice(0, MAX_VALUES) : [claim];
-  const found = values.flatMap((value) =>
-    typeof value === 'string' && Object.hasOwn(roles, value) ? roles[value]! : [],
-  );
-  const role = ROLES.findLast((one) => found.includes(one));
-  if (role === undefined) {
-    return {
-      kind: 'forbidden',
-      why: `The claim "${roleClaim}" in the token of the proxy gives no role on this gateway.`,
-    };
-  }
-  return { kind: 'person', identity: new ProxyIdentity(name, role, times) };
 }
 
 class ProxyIdentity implements Identity {
   readonly name: string;
   readonly role: Role;
+  readonly kind = 'person';
   readonly via = 'proxy';
   /** When the token expires, in Unix milliseconds. */
   readonly expiresAtMs: number;
   readonly #nowMs: () => number;
 
-  constructor(name: string, role: Role, { expiresAtMs, nowMs }: { expiresAtMs: number; nowMs: () => number }) {
+  constructor({ name, role }: Person, { expiresAtMs, nowMs }: { expiresAtMs: number; nowMs: () => number }) {
     this.name = name;
     this.role = role;
     this.expiresAtMs = expiresAtMs;

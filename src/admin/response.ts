@@ -10,7 +10,7 @@ import { type Change, codeOfFailure } from '../operations/recorded.ts';
 export interface AdminResponse {
   readonly status: number;
   readonly body: object;
-  readonly fields: Readonly<Record<string, string>>;
+  readonly fields: Readonly<Record<string, string | readonly string[]>>;
   /** The body as JSON, if it has been made before. */
   readonly json?: string;
 }
@@ -45,11 +45,7 @@ export const STATUS = {
 
 export type RefusalCode = keyof typeof STATUS;
 
-export function jsonResponse(
-  status: number,
-  body: object,
-  fields: Readonly<Record<string, string>> = {},
-): AdminResponse {
+export function jsonResponse(status: number, body: object, fields: AdminResponse['fields'] = {}): AdminResponse {
   return { status, body, fields };
 }
 

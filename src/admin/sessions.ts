@@ -1,15 +1,14 @@
 import { hash } from 'node:crypto';
 import type { Role } from '../config/admin-tokens-file.ts';
 import { CONSOLE_COOKIE } from '../http1/console-cookies.ts';
-import type { TokenIdentity } from './admin-tokens.ts';
-import type { Identity } from './call.ts';
+import { type Identity, personOf } from './call.ts';
 
 const MINUTE_MS = 60_000;
 /** How long a session lasts without a request. */
 export const IDLE_SECONDS = 1_800;
 /** How long a session lasts after the sign-in. */
 const LIFETIME_MS = 8 * 60 * MINUTE_MS;
-/** Sessions at a time. A new one beyond that ends the session that has been idle longest, of the name with most sessions. */
+/** Sessions at a time. A new one beyond that ends the session that has been idle longest, of the holder with most sessions. */
 export const MAX_SESSIONS = 1_000;
 /** 256 bits, in base64url. */
 const SECRET_BYTES = 32;
@@ -20,10 +19,14 @@ interface SessionsOptions {
   readonly nowMs: () => number;
 }
 
+/** Who signs in. */
+export type SessionHolder = Pick<Identity, 'name' | 'role' | 'kind' | 'signal'>;
+
 /** A signed-in person. */
 export class Session implements Identity {
   readonly name: string;
   readonly role: Role;
+  readonly kind: Identity['kind'];
   readonly via = 'session';
   readonly beganAtMs: number;
   /** When it ends even if it is in use, in Unix milliseconds. */
@@ -31,9 +34,10 @@ export class Session implements Identity {
   readonly #ended = new AbortController();
   #usedAtMs: number;
 
-  constructor({ name, role }: TokenIdentity, nowMs: number) {
+  constructor({ name, role, kind }: SessionHolder, nowMs: number) {
     this.name = name;
     this.role = role;
+    this.kind = kind;
     this.beganAtMs = nowMs;
     this.expiresAtMs = nowMs + LIFETIME_MS;
     this.#usedAtMs = nowMs;
@@ -72,7 +76,7 @@ export class Sessions {
   readonly #options: SessionsOptions;
   readonly #sessions = new Map<string, Session>();
 
-  #tellOthers: (name: string, beforeMs: number) => void = () => {};
+  #tellOthers: (holder: string, beforeMs: number) => void = () => {};
 
   constructor(options: SessionsOptions) {
     this.#options = options;
@@ -82,8 +86,8 @@ export class Sessions {
     return this.#sessions.size;
   }
 
-  /** Begins a session, which ends at the latest when the token of its holder does. @returns it with the cookie's secret */
-  begin(holder: TokenIdentity): { readonly session: Session; readonly secret: string } {
+  /** Begins a session, which ends at the latest when the signal of its holder says so. @returns it with the cookie's secret */
+  begin(holder: SessionHolder): { readonly session: Session; readonly secret: string } {
     if (this.#sessions.size >= MAX_SESSIONS) this.#makeRoom();
     const secret = this.#secret();
     const digest = digestOf(secret);
@@ -119,26 +123,27 @@ export class Sessions {
     return session === undefined ? 0 : 1;
   }
 
-  /** @param tellOthers called after all sessions of a name have ended on this gateway, so that other gateways end theirs */
-  onSignedOutEverywhere(tellOthers: (name: string, beforeMs: number) => void): void {
+  /** @param tellOthers called after all sessions of a holder have ended on this gateway, so that other gateways end theirs */
+  onSignedOutEverywhere(tellOthers: (holder: string, beforeMs: number) => void): void {
     this.#tellOthers = tellOthers;
   }
 
-  /** Ends all sessions of a name on this gateway and says so to the others. @returns how many ended here */
-  signOutEverywhere(name: string): number {
+  /** Ends all sessions of a holder on this gateway and says so to the others. @returns how many ended here */
+  signOutEverywhere(identity: Pick<Identity, 'name' | 'kind'>): number {
+    const holder = holderOf(identity);
     // None can have begun later, except on a clock that was set back since.
-    const ended = this.endSessionsOf(name, Number.POSITIVE_INFINITY);
-    this.#tellOthers(name, this.#options.nowMs());
+    const ended = this.endSessionsOf(holder, Number.POSITIVE_INFINITY);
+    this.#tellOthers(holder, this.#options.nowMs());
     return ended;
   }
 
   /**
-   * Ends the sessions of a name that began at a time or before it.
+   * Ends the sessions of a holder that began at a time or before it.
    * @param beforeMs Unix milliseconds
    * @returns how many ended
    */
-  endSessionsOf(name: string, beforeMs: number): number {
-    const found = [...this.#sessions].filter(([, one]) => one.name === name && one.beganAtMs <= beforeMs);
+  endSessionsOf(holder: string, beforeMs: number): number {
+    const found = [...this.#sessions].filter(([, one]) => holderOf(one) === holder && one.beganAtMs <= beforeMs);
     for (const [digest, session] of found) this.#end(digest, session);
     return found.length;
   }
@@ -161,15 +166,23 @@ export class Sessions {
   /** Attack: the holder of one token signs in again and again, and would end the sessions of everyone else. */
   #makeRoom(): void {
     const counts = new Map<string, number>();
-    for (const { name } of this.#sessions.values()) counts.set(name, (counts.get(name) ?? 0) + 1);
+    for (const one of this.#sessions.values()) counts.set(personOf(one), (counts.get(personOf(one)) ?? 0) + 1);
     const most = Math.max(...counts.values());
     let idlest: [string, Session] | null = null;
     for (const entry of this.#sessions) {
-      if (counts.get(entry[1].name) !== most) continue;
+      if (counts.get(personOf(entry[1])) !== most) continue;
       if (idlest === null || entry[1].usedAtMs < idlest[1].usedAtMs) idlest = entry;
     }
     if (idlest !== null) this.#end(...idlest);
   }
+}
+
+/**
+ * Whose sessions end together, as gateways tell each other. Names of tokens have no blank, apart from those of links, so no token has that of
+ * a person.
+ */
+function holderOf({ name, kind }: Pick<Identity, 'name' | 'kind'>): string {
+  return kind === 'token' ? name : `person ${name}`;
 }
 
 function digestOf(secret: string): string {
@@ -177,21 +190,32 @@ function digestOf(secret: string): string {
 }
 
 /**
- * The name of the cookie. A browser accepts a name with `__Host-` only over TLS, without a Domain and with Path=/, so no other
+ * The cookies of the admin listener. A browser accepts a name with `__Host-` only over TLS, without a Domain and with Path=/, so no other
  * host of the domain can set it.
  */
-function cookieName(isTls: boolean): string {
-  return isTls ? CONSOLE_COOKIE.encrypted : CONSOLE_COOKIE.plain;
+export interface Cookie {
+  readonly names: { readonly plain: string; readonly encrypted: string };
+  /** What the cookie may hold. */
+  readonly form: RegExp;
+  /** Seconds; null: the cookie goes when the browser is closed. */
+  readonly maxAge: number | null;
 }
 
-/** The Set-Cookie field of a session. It has no Max-Age: the cookie also goes when the browser is closed. */
-export function setCookie(secret: string, isTls: boolean): string {
-  return `${cookieName(isTls)}=${secret}; HttpOnly; SameSite=Strict; Path=/${isTls ? '; Secure' : ''}`;
+const SESSION: Cookie = { names: CONSOLE_COOKIE, form: /^[\w-]{43}$/, maxAge: null };
+
+function nameOf({ names }: Cookie, isTls: boolean): string {
+  return isTls ? names.encrypted : names.plain;
 }
 
-/** The Set-Cookie field that removes the cookie. */
-export function clearCookie(isTls: boolean): string {
-  return `${setCookie('', isTls)}; Max-Age=0`;
+/** The Set-Cookie field of a cookie, that of a session unless given. */
+export function setCookie(secret: string, isTls: boolean, cookie: Cookie = SESSION): string {
+  const age = cookie.maxAge === null ? '' : `; Max-Age=${cookie.maxAge}`;
+  return `${nameOf(cookie, isTls)}=${secret}; HttpOnly; SameSite=Strict; Path=/${isTls ? '; Secure' : ''}${age}`;
+}
+
+/** The Set-Cookie field that removes a cookie. */
+export function clearCookie(isTls: boolean, cookie: Cookie = SESSION): string {
+  return setCookie('', isTls, { ...cookie, maxAge: 0 });
 }
 
 /**
@@ -199,12 +223,12 @@ export function clearCookie(isTls: boolean): string {
  *
  * Attack: another host of the domain sets a second cookie of the name, so that the operator works in the attacker's session.
  */
-export function secretInCookies(fields: readonly string[], isTls: boolean): string | null {
-  const prefix = `${cookieName(isTls)}=`;
+export function secretInCookies(fields: readonly string[], isTls: boolean, cookie: Cookie = SESSION): string | null {
+  const prefix = `${nameOf(cookie, isTls)}=`;
   const found = fields
     .flatMap((field) => field.split(';'))
     .map((pair) => pair.trim())
     .filter((pair) => pair.startsWith(prefix));
   const secret = found[0]?.slice(prefix.length) ?? '';
-  return found.length === 1 && /^[\w-]{43}$/.test(secret) ? secret : null;
+  return found.length === 1 && cookie.form.test(secret) ? secret : null;
 }

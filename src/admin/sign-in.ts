@@ -6,12 +6,13 @@ import { flag } from '../operations/operation-values.ts';
 import { TokenIdentity } from './admin-tokens.ts';
 import type { AdminAuthenticator, AdminRequest, Authorised } from './authenticator.ts';
 import type { Identity } from './call.ts';
-import { signInRefusal } from './cross-origin.ts';
+import { pageOriginOf, signInRefusal } from './cross-origin.ts';
 import { textsOf } from './endpoints.ts';
+import { OIDC_SIGN_IN, type OidcSignIn } from './oidc.ts';
 import { type AdminResponse, errorResponse, jsonResponse } from './response.ts';
-import { clearCookie, IDLE_SECONDS, secretInCookies, setCookie } from './sessions.ts';
+import { type Cookie, clearCookie, IDLE_SECONDS, type SessionHolder, secretInCookies, setCookie } from './sessions.ts';
 
-// `/admin/session`: sign-in, what is known of the sender, sign-out. Only a link needs the store, so a token also signs in during an outage.
+// `/admin/session`: sign-in, what is known of the sender, sign-out. Only a link needs the store, so tokens and people also sign in during an outage.
 
 export const SESSION_METHODS = ['GET', 'POST', 'DELETE'] as const;
 
@@ -23,7 +24,19 @@ export const SIGN_IN_MS = 2_000;
 export const SIGN_IN = z.union([
   z.strictObject({ token: z.string().min(1).max(1_024) }),
   z.strictObject({ code: z.string().min(1).max(1_024) }),
+  z.strictObject({
+    oidc: z
+      .string()
+      .min(1)
+      .max(6_000)
+      .describe('The query, without its question mark, with which the OpenID provider sent the browser back.'),
+  }),
 ]);
+
+/** Where people sign in at the OpenID provider. */
+export const oidcBegun = z
+  .strictObject({ url: z.string().describe('Where the browser goes: the authorization endpoint of the provider.') })
+  .meta({ id: 'BegunSignIn', examples: [{ url: 'https://id.example.com/authorize?client_id=tollgate&…' }] });
 
 export const SIGN_OUT = z.strictObject({
   everywhere: flag.describe(
@@ -66,10 +79,11 @@ const REFUSED_LINKS = {
 } as const;
 
 export type SessionReport = z.output<typeof session>;
+export type BegunSignIn = z.output<typeof oidcBegun>;
 
 /**
- * Signs in: begins a session for a token or the code of a link. A session that the request already has ends, so that its cookie is of no
- * more use to anybody.
+ * Signs in: begins a session for a token, the code of a link, or what an OpenID provider says of a person. A session that the request already
+ * has ends, so that its cookie is of no more use to anybody.
  * @param body the parsed JSON
  * @param takeLink uses the code of a sign-in link, and uses it up if it is a one-time code
  * @returns the response, and the identity of the person; null if the credential was refused
@@ -80,27 +94,75 @@ export async function signIn(
   body: unknown,
   takeLink: (code: string, request: AdminRequest) => Promise<LinkTaken>,
 ): Promise<{ readonly response: AdminResponse; readonly identity: Identity | null }> {
+  const refused = (response: AdminResponse) => ({ response, identity: null });
   const refusal = signInRefusal(request);
-  if (refusal !== null) return { response: refusal, identity: null };
+  if (refusal !== null) return refused(refusal);
   const read = SIGN_IN.safeParse(body);
   if (!read.success) {
     const message =
-      'The body must be a JSON object with either token, an admin token, or code, the code of a sign-in link.';
-    return { response: errorResponse('invalid_request', message), identity: null };
+      'The body must be a JSON object with one of token, an admin token, code, the code of a sign-in link, and oidc, the response of the OpenID provider.';
+    return refused(errorResponse('invalid_request', message));
   }
   const credential = read.data;
-  const holder =
-    'token' in credential ? authenticator.holderOf(credential.token) : ofLink(await takeLink(credential.code, request));
-  if (holder === null || typeof holder === 'string') {
-    const message = holder ?? 'This is not an admin token.';
-    return { response: await authenticator.wrong(request.address, message), identity: null };
-  }
+  const found =
+    'token' in credential
+      ? (authenticator.holderOf(credential.token) ?? 'This is not an admin token.')
+      : 'code' in credential
+        ? ofLink(await takeLink(credential.code, request))
+        : await ofProvider(authenticator.oidc, request, credential.oidc);
+  if (typeof found === 'string') return refused(await authenticator.wrong(request.address, found));
+  if ('status' in found) return refused(found);
   const { sessions } = authenticator;
   const before = secretOf(request);
   if (before !== null) sessions.end(before);
-  const { session, secret } = sessions.begin(holder);
-  const fields = { 'Set-Cookie': setCookie(secret, request.isTls) };
+  const { session, secret } = sessions.begin(found);
+  const cookie = setCookie(secret, request.isTls);
+  // The provider's response is of no more use.
+  const both = 'oidc' in credential ? [cookie, clearCookie(request.isTls, OIDC_SIGN_IN)] : cookie;
+  const fields = { 'Set-Cookie': both };
   return { response: jsonResponse(200, reportOf(session, session.expiresAtMs), fields), identity: session };
+}
+
+/** Begins a sign-in at the OpenID provider, which ends with {@link signIn}. */
+export async function beginAtProvider({ oidc }: AdminAuthenticator, request: AdminRequest): Promise<AdminResponse> {
+  const refusal = signInRefusal(request);
+  if (refusal !== null) return refusal;
+  if (oidc === null) return errorResponse('not_found', NO_PROVIDER);
+  const redirectUri = redirectUriOf(request);
+  if (redirectUri === null) return errorResponse('invalid_request', NO_ORIGIN);
+  const begun = await oidc.begin(redirectUri);
+  if ('kind' in begun) return responseTo(begun);
+  return jsonResponse(200, { url: begun.url }, { 'Set-Cookie': setCookie(begun.secret, request.isTls, OIDC_SIGN_IN) });
+}
+
+const NO_PROVIDER = 'No OpenID provider is configured: set `admin.oidc` in gateway.yaml.';
+const NO_ORIGIN = 'The page that signs in must be in a browser, which sends Origin.';
+
+/** The person whom the provider names, the message that refuses a wrong response, or the response that refuses another one. */
+async function ofProvider(
+  oidc: OidcSignIn | null,
+  request: AdminRequest,
+  answer: string,
+): Promise<SessionHolder | string | AdminResponse> {
+  if (oidc === null) return errorResponse('not_found', NO_PROVIDER);
+  const redirectUri = redirectUriOf(request);
+  if (redirectUri === null) return errorResponse('invalid_request', NO_ORIGIN);
+  const found = await oidc.end(secretOf(request, OIDC_SIGN_IN), redirectUri, answer);
+  // The session of a person ends by its own rules alone: the gateway does not learn what becomes of the account.
+  if ('person' in found) return { ...found.person, kind: 'person', signal: new AbortController().signal };
+  return found.kind === 'refused' ? found.why : responseTo(found);
+}
+
+/** The page that the provider sends the browser to. It is what the browser says itself, so it is right behind a proxy, too. */
+function redirectUriOf(request: AdminRequest): string | null {
+  const origin = pageOriginOf(request);
+  return origin === null ? null : `${origin}/console/sign-in`;
+}
+
+function responseTo({ kind, why }: Exclude<Awaited<ReturnType<OidcSignIn['begin']>>, { url: string }>): AdminResponse {
+  if (kind === 'busy') return errorResponse('busy', why, { 'Retry-After': '1' });
+  if (kind === 'unavailable') return errorResponse('identity_unavailable', why, { 'Retry-After': '5' });
+  return errorResponse('forbidden', why);
 }
 
 /** The admin whom a link signs in, or the message that refuses it. */
@@ -121,19 +183,20 @@ export function signOut(
   { sessions }: AdminAuthenticator,
   request: AdminRequest,
   query: URLSearchParams,
-  { name, via }: Identity,
+  identity: Identity,
 ): AdminResponse {
+  const { via } = identity;
   const { everywhere } = readTexts(SIGN_OUT, textsOf(query, ['everywhere']));
   const secret = secretOf(request);
   let ended = 0;
-  // A person whom a proxy has signed in has no sessions here, and a token may have the same name.
-  if (everywhere && via !== 'proxy') ended = sessions.signOutEverywhere(name);
+  // A person whom a proxy has signed in has no sessions here.
+  if (everywhere && via !== 'proxy') ended = sessions.signOutEverywhere(identity);
   else if (via === 'session' && secret !== null) ended = sessions.end(secret);
   return jsonResponse(200, { ended }, { 'Set-Cookie': clearCookie(request.isTls) });
 }
 
-function secretOf({ rawHeaders, isTls }: AdminRequest): string | null {
-  return secretInCookies(valuesOf(rawHeaders, 'cookie'), isTls);
+function secretOf({ rawHeaders, isTls }: AdminRequest, cookie?: Cookie): string | null {
+  return secretInCookies(valuesOf(rawHeaders, 'cookie'), isTls, cookie);
 }
 
 function reportOf({ name, role, via }: Identity, expiresAtMs: number | null): SessionReport {

@@ -6,7 +6,7 @@ import { limitsOf, MAX_LIMIT } from '../model/plan.ts';
 import { WINDOWS } from '../model/values.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import { routeCost } from './charges.ts';
-import { jwtSchema, keysSchema, proxyIdentitySchema } from './identification.ts';
+import { jwtSchema, keysSchema, oidcSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './setting-values.ts';
 import { inMs, instant, orNull } from './setting-values.ts';
 
@@ -498,6 +498,9 @@ const admin = z
     ),
     identity: orNull(proxyIdentitySchema).describe(
       'Accepts people whom an authenticating proxy in front of the admin listener has signed in: the proxy sends a JSON Web Token for each request, and the gateway verifies it.',
+    ),
+    oidc: orNull(oidcSchema).describe(
+      'Lets people sign in to the console at an OpenID Connect provider, such as Keycloak, Entra ID, Okta or Google. Register `https://HOST/console/sign-in` there as the redirect URI, with the host under which browsers reach the console.',
     ),
     editPlans: z
       .boolean('must be true or false')

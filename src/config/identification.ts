@@ -83,6 +83,22 @@ const headerRule =
 const claimRule = 'must be the name of a claim';
 const rolesRule = `must map at least one value of \`roleClaim\` to one of ${ROLES.join(', ')}`;
 
+/** How the claims of a token give a person of the console. */
+const personClaims = {
+  nameClaim: text(claimRule)
+    .prefault('email')
+    .describe('Name of the claim that names the person, as the record of changes shows it.'),
+  roleClaim: text(claimRule)
+    .prefault('groups')
+    .describe('Name of the claim that `roles` looks up: a text, or a list of texts, of which the highest role counts.'),
+  roles: z
+    .record(z.string(), z.enum(ROLES, `must be one of ${ROLES.join(', ')}`), rolesRule)
+    .refine((roles) => Object.keys(roles).length > 0, rolesRule)
+    .describe(
+      'The role for each value of `roleClaim`: `viewer`, `operator` or `admin`. A person without one gets 403.',
+    ),
+};
+
 /** `admin.identity` in gateway.yaml. */
 export const proxyIdentitySchema = z.strictObject({
   header: z
@@ -101,22 +117,48 @@ export const proxyIdentitySchema = z.strictObject({
     .transform(listOf),
   jwks,
   algorithms,
-  nameClaim: text(claimRule)
-    .prefault('email')
-    .describe('Name of the claim that names the person, as the record of changes shows it.'),
-  roleClaim: text(claimRule)
-    .prefault('groups')
-    .describe('Name of the claim that `roles` looks up: a text, or a list of texts, of which the highest role counts.'),
-  roles: z
-    .record(z.string(), z.enum(ROLES, `must be one of ${ROLES.join(', ')}`), rolesRule)
-    .refine((roles) => Object.keys(roles).length > 0, rolesRule)
-    .describe(
-      'The role for each value of `roleClaim`: `viewer`, `operator` or `admin`. A person without one gets 403.',
-    ),
+  ...personClaims,
 });
 
 /** The rules for the tokens of an authenticating proxy before the admin listener (contract section 7). */
 export type ProxyIdentitySettings = values.Frozen<z.output<typeof proxyIdentitySchema>>;
+
+const providerRule =
+  'must be the https:// URL of the provider, as it writes it into `iss`; http:// only on this machine (127.0.0.1, [::1] or localhost)';
+const clientRule = 'must be the id that the provider has given to this client';
+const scopeRule = 'must be a list of scopes, such as [profile, email, groups]';
+const buttonRule = 'must be 1 to 40 letters, digits, blanks or any of . _ & - ( )';
+
+/** `admin.oidc` in gateway.yaml. */
+export const oidcSchema = z.strictObject({
+  issuer: z
+    .string(providerRule)
+    .max(2_048, providerRule)
+    .refine((issuer) => isUrl(issuer) && isSource(issuer), providerRule)
+    .describe(
+      'The URL of the provider, to the letter the `iss` of its tokens. The gateway reads `/.well-known/openid-configuration` below it at the first sign-in, and again after an hour; a provider that is away does not keep the gateway from starting.',
+    ),
+  clientId: text(clientRule).describe('The id that the provider has given to this client.'),
+  clientSecretFile: values
+    .orNull(values.file())
+    .describe(
+      'File with the secret that the provider has given to this client. Leave it out for a public client, which has none. Each sign-in is bound to its browser (PKCE) in both cases.',
+    ),
+  scopes: z
+    .array(z.string(scopeRule).regex(/^[!#-[\]-~]{1,256}$/, scopeRule), scopeRule)
+    .max(20, 'must not have more than 20 scopes')
+    .prefault(['profile', 'email'])
+    .describe('Scopes that the gateway asks for besides `openid`. Okta, Dex and Authelia ask for `groups` too.'),
+  ...personClaims,
+  name: z
+    .string(buttonRule)
+    .regex(/^[\p{L}\p{N}._&()-](?:[\p{L}\p{N} ._&()-]{0,38}[\p{L}\p{N}._&()-])?$/u, buttonRule)
+    .prefault('single sign-on')
+    .describe('Name of the provider on the sign-in page: “Sign in with …”.'),
+});
+
+/** How people sign in to the console at an OpenID provider (contract section 7). */
+export type OidcSettings = values.Frozen<z.output<typeof oidcSchema>>;
 
 function isUrl(jwks: string): boolean {
   return /^[a-z][a-z0-9+.-]*:\/\//i.test(jwks);
@@ -124,9 +166,9 @@ function isUrl(jwks: string): boolean {
 
 /**
  * Attack: a person in the middle replaces the issuer's keys and signs tokens for any subject. So keys from another machine
- * are fetched over https only.
+ * are fetched over https only, and so is everything else that decides who somebody is.
  */
-function isSource(jwks: string): boolean {
+export function isSource(jwks: string): boolean {
   if (!isUrl(jwks)) return true;
   const url = URL.parse(jwks);
   if (url === null || url.username !== '' || url.password !== '' || url.hash !== '') return false;

@@ -1,5 +1,5 @@
 /**
- * The cookies of the console's sessions. Browsers separate cookies by host name, not by port, and SameSite does not separate
+ * The cookies of the console: of its sessions and, of a sign-in at an OpenID provider, the one that binds it to the browser. Browsers separate cookies by host name, not by port, and SameSite does not separate
  * ports either. So a browser that is signed in to the console sends its cookie to the public port of the same host as well.
  *
  * Attack: the gateway forwards that cookie, and the service, or a reader of its logs, changes keys with it. Or the service
@@ -8,8 +8,9 @@
  * So no cookie of these names passes the gateway in either direction.
  */
 export const CONSOLE_COOKIE = { plain: 'tollgate', encrypted: '__Host-tollgate' } as const;
+export const OIDC_COOKIE = { plain: 'tollgate-sign-in', encrypted: '__Host-tollgate-sign-in' } as const;
 
-const NAMES: readonly string[] = Object.values(CONSOLE_COOKIE);
+const NAMES: readonly string[] = [CONSOLE_COOKIE, OIDC_COOKIE].flatMap((names) => Object.values(names));
 /** A part of each of the names: most values lack it, so that no further test is needed. */
 const COMMON = 'tollgate';
 /** A browser sends a cookie that was set without a name, as `=a=b`, in the form `a=b`. */

@@ -10,7 +10,7 @@ import { suspendedMember, type suspensionReport } from './suspensions.ts';
 
 /**
  * The actor of a change: a token of the admin API (also through a session that it began), a person whom an authenticating
- * proxy names, the user of a shell who ran a command, or a file that a gateway read, because Tollgate does not know its author. A person may
+ * proxy or the OpenID provider names, the user of a shell who ran a command, or a file that a gateway read, because Tollgate does not know its author. A person may
  * have the name of a token, so the kinds differ.
  */
 export type Actor =
@@ -33,7 +33,9 @@ export const shownActor = z
     z.strictObject({
       kind: z
         .enum(['token', 'person', 'file'])
-        .describe('A person is one whom an authenticating proxy has signed in. A file is one that gateways have read.'),
+        .describe(
+          'A person is one whom an authenticating proxy or the OpenID provider has signed in. A file is one that gateways have read.',
+        ),
       name: z
         .string()
         .describe(
@@ -225,7 +227,7 @@ export interface AuditLine {
   readonly code: string | null;
   /** `stranger`: a client that is not identified. */
   readonly who: 'admin' | 'stranger';
-  /** The name of the token, or of the person whom an authenticating proxy names; null for a stranger. */
+  /** The name of the token, or of the person whom an authenticating proxy or the OpenID provider names; null for a stranger. */
   readonly actor: string | null;
   readonly clientAddress: string | null;
   readonly requestId: string | null;

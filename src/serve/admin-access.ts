@@ -4,11 +4,12 @@ import { AdminTokens } from '../admin/admin-tokens.ts';
 import { AdminAuthenticator, WRONG_TOKENS_PER_MINUTE } from '../admin/authenticator.ts';
 import { consoleAssets } from '../admin/console/console-assets.ts';
 import type { RequestHandler } from '../admin/listener.ts';
+import { OidcSignIn } from '../admin/oidc.ts';
 import { ProxyIdentities } from '../admin/proxy-identity.ts';
 import { Sessions } from '../admin/sessions.ts';
 import { followAdminTokens, readAdminTokens } from '../config/admin-tokens-file.ts';
-import type { ProxyIdentitySettings } from '../config/identification.ts';
-import { signatureOf } from '../config/read-file.ts';
+import type { OidcSettings, ProxyIdentitySettings } from '../config/identification.ts';
+import { readSecret, signatureOf } from '../config/read-file.ts';
 import type { Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { FailedAttempts } from '../identify/failed-attempts.ts';
@@ -37,11 +38,11 @@ const SWEEP_EVERY_MS = 1_000;
 
 /**
  * Reads the tokens and opens what identifies operators.
- * @throws Failure `bad_settings` with every fault of ADMIN_TOKENS_FILE on a line of its own, or if the certificate or the keys of
- *   the authenticating proxy cannot be used
+ * @throws Failure `bad_settings` with every fault of ADMIN_TOKENS_FILE on a line of its own, or if the certificate, the keys of
+ *   the authenticating proxy or the secret of the OpenID provider cannot be used
  */
 export async function openAdminAccess(
-  { token, tokensFile, tls, identity }: Settings['admin'],
+  { token, tokensFile, tls, identity, oidc }: Settings['admin'],
   { logger, startLink }: AdminAccessOptions,
 ): Promise<AdminAccess> {
   const nowMs = () => Date.now();
@@ -57,12 +58,13 @@ export async function openAdminAccess(
     monotonicMs: () => performance.now(),
     wallMs: nowMs,
   });
+  const provider = oidc === null ? null : openOidcSignIn(oidc, logger);
   const proxy = identity === null ? null : openProxyIdentities(identity, attempts, logger);
   const stopFollowing = tokensFile === null ? () => {} : follow(tokensFile, signature, tokens, logger);
   if (certificates !== null) followCertificates(certificates, logger);
   const sweeping = setInterval(() => sessions.sweep(), SWEEP_EVERY_MS).unref();
   return {
-    authenticator: new AdminAuthenticator({ tokens, sessions, proxy, attempts, nowMs }),
+    authenticator: new AdminAuthenticator({ tokens, sessions, proxy, oidc: provider, attempts, nowMs }),
     tls: tls === null || certificates === null ? null : { ...tls, certificates },
     startLink,
     close: () => {
@@ -111,6 +113,29 @@ function openProxyIdentities(
   const keys = openJwtKeys(jwks, { monotonicMs, onTrouble }, 'admin.identity.jwks');
   const verifications = new Verifications({ attempts, whenSpent: 'wait', monotonicMs });
   return new ProxyIdentities({ settings, keys, verifications, monotonicMs, nowMs: () => Date.now() });
+}
+
+/**
+ * Opens the sign-in at an OpenID provider, which is not asked yet.
+ * @throws Failure `bad_settings` if the file of the client secret cannot be used
+ */
+function openOidcSignIn(settings: OidcSettings, logger: Logger): OidcSignIn {
+  const clientSecret = clientSecretOf(settings);
+  const onTrouble = (reason: string) => logger.error({ issuer: settings.issuer, reason }, OIDC_TROUBLE);
+  return new OidcSignIn({ settings, clientSecret, random: randomBytes, nowMs: () => Date.now(), onTrouble });
+}
+
+const OIDC_TROUBLE = 'somebody could not sign in at the OpenID provider';
+
+/**
+ * The secret of the client at the OpenID provider; null for a public client.
+ * @throws Failure `bad_settings` if its file cannot be used
+ */
+export function clientSecretOf({ clientSecretFile }: OidcSettings): string | null {
+  if (clientSecretFile === null) return null;
+  const read = readSecret(clientSecretFile);
+  if ('text' in read) return read.text;
+  throw new Failure('bad_settings', `admin.oidc.clientSecretFile ${read.fault}.`);
 }
 
 export interface AdminAddress {

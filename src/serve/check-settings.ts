@@ -5,6 +5,7 @@ import type { Variables } from '../config/environment.ts';
 import { type AcmeTls, type Configuration, loadConfiguration, type Settings } from '../config/settings.ts';
 import { Failure } from '../failure.ts';
 import { Certificates, readClientCa } from '../listen/tls.ts';
+import { clientSecretOf } from './admin-access.ts';
 import { exposedFiles } from './exposed-files.ts';
 import { LoadedPolicies } from './loaded-policies.ts';
 import { readUpstreamTls } from './upstreams.ts';
@@ -41,7 +42,8 @@ export async function checkSettings(env: Variables): Promise<CheckedSettings> {
   const warnings: string[] = isFaulty ? [] : [...read.warnings];
   const certificates: CheckedCertificate[] = [];
   if (settings !== null) {
-    const { tokensFile } = settings.admin;
+    const { tokensFile, oidc } = settings.admin;
+    if (oidc !== null) await noting(faults, async () => void clientSecretOf(oidc));
     const tokens = tokensFile === null ? { tokens: [] } : readAdminTokens(tokensFile);
     if ('faults' in tokens) faults.push(...tokens.faults);
     for (const [setting, tls] of [

@@ -133,7 +133,7 @@ describe('with ADMIN_TOKEN', () => {
     });
     const tokens = new AdminTokens({ adminToken: TOKEN, tokens: null, hasLinks: false });
     const sessions = new Sessions({ random: randomBytes, nowMs });
-    const door = new AdminAuthenticator({ tokens, sessions, proxy: null, attempts, nowMs });
+    const door = new AdminAuthenticator({ tokens, sessions, proxy: null, oidc: null, attempts, nowMs });
     const request = { method: 'GET', path: '/admin/keys', address: '192.0.2.1', isTls: false };
     const present = async (token: string) => {
       const found = await door.authorise({ ...request, rawHeaders: ['Authorization', `Bearer ${token}`] });

@@ -79,7 +79,7 @@ describe('a session', () => {
     const tokens = new AdminTokens({ adminToken: TOKEN, tokens: null, hasLinks: false });
     const attempts = { fail: async () => ({ allowed: true, resetAtMs: 0 }) } as unknown as FailedAttempts;
     const nowMs = () => clock.nowMs;
-    const authenticator = new AdminAuthenticator({ tokens, sessions, proxy: null, attempts, nowMs });
+    const authenticator = new AdminAuthenticator({ tokens, sessions, proxy: null, oidc: null, attempts, nowMs });
     const { secret } = sessions.begin(jo());
     const foreign = ['Cookie', `tollgate=${secret}`, 'Sec-Fetch-Site', 'same-site'];
     const asked = { method: 'GET', path: '/admin/session', rawHeaders: foreign, isTls: false, address: '::1' };
@@ -105,7 +105,7 @@ describe('a session', () => {
     const { sessions, clock } = sessionsAt();
     const { session } = sessions.begin(jo());
     clock.nowMs -= 60_000;
-    expect([sessions.signOutEverywhere('jo'), session.signal.aborted]).toEqual([1, true]);
+    expect([sessions.signOutEverywhere(jo()), session.signal.aborted]).toEqual([1, true]);
   });
 
   test('ends with all others of its name, those that began later excepted, and the others are told the name', () => {
@@ -118,7 +118,7 @@ describe('a session', () => {
     expect(sessions.endSessionsOf('jo', beforeMs)).toBe(2);
     expect([one, two, other, late].map(({ session }) => session.signal.aborted)).toEqual([true, true, false, false]);
     expect(everywhere).toEqual([]);
-    expect(sessions.signOutEverywhere('jo')).toBe(1);
+    expect(sessions.signOutEverywhere(jo())).toBe(1);
     expect(everywhere).toEqual(['jo']);
   });
 });

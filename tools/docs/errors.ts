@@ -85,11 +85,11 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
   missing_admin_token: [401, 'The request has no token.'],
   invalid_admin_token: [
     401,
-    'The gateway does not accept the token, the sign-in code was used or is too old, or the token of the authenticating proxy is not valid.',
+    'The gateway does not accept the token, the sign-in code was used or is too old, or the token of the authenticating proxy, or what the OpenID provider says of a sign-in, is not valid.',
   ],
   forbidden: [
     403,
-    'The role of the sender is too low, the authenticating proxy gives the person no role, the gateway has no admin token, so that the API is closed, or plans.yaml is to be written without `admin.editPlans`.',
+    'The role of the sender is too low, the authenticating proxy or the OpenID provider gives the person no role, the gateway has no admin token, so that the API is closed, or plans.yaml is to be written without `admin.editPlans`.',
   ],
   cross_origin: [
     403,
@@ -126,10 +126,13 @@ const ADMIN_ERRORS: Readonly<Record<AdminErrorCode, readonly [status: number, wh
     'The store has the record or the counts that were asked for, and cannot read them: they are damaged, or another program has written them. The message says where, and what to do. Nothing was changed.',
   ],
   audit_unavailable: [503, 'The change cannot be recorded, and `audit.required` asks for that. It was not made.'],
-  identity_unavailable: [503, 'The keys that verify the token of the authenticating proxy are not available.'],
+  identity_unavailable: [
+    503,
+    'The keys that verify the token of the authenticating proxy are not available, or the OpenID provider cannot be used.',
+  ],
   busy: [
     503,
-    'Too many drafts of plans.yaml wait for this gateway already, large bodies use all the memory for them, 20 request ids are being searched, 32 lists of the sender wait, or the gateway serves 80 requests to the API (40 of one address).',
+    'Too many drafts of plans.yaml wait for this gateway already, large bodies use all the memory for them, 20 request ids are being searched, 32 lists of the sender wait, eight people are signing in at the OpenID provider, or the gateway serves 80 requests to the API (40 of one address).',
   ],
   store_unavailable: [503, 'The store does not answer. The change may have been made.'],
 };

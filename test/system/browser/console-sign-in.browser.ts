@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { PEOPLE, type Stand, startStand } from '../../../tools/console/stand.ts';
+import { CLIENT, OpenIdProvider } from '../../admin/openid-provider.ts';
+import { STORES, startWithAdmin } from '../../admin/operator.ts';
 import { startTollgate } from '../../support/processes.ts';
 import { ROOM } from '../../support/room.ts';
 import { launchBrowser, signIn, visit } from './console-visit.ts';
@@ -181,3 +183,50 @@ async function endSession(context: BrowserContext): Promise<void> {
   });
   expect(response.status).toBe(200);
 }
+
+test('a person signs in at an OpenID provider on another site, is where they were, and the code stays neither in the address nor in the history', async () => {
+  const provider = await OpenIdProvider.start();
+  const gateway = await startWithAdmin(await STORES['the embedded store']!(), {
+    admin: {
+      oidc: `{ name: Example, issuer: '${provider.issuer}', clientId: ${CLIENT.id}, roles: { support: operator } }`,
+    },
+  });
+  // The provider is on 127.0.0.1, which is another site.
+  const { context, page, errors, violations } = await visit(browser, `http://localhost:${gateway.adminPort}`, null);
+  await page.goto('/console/keys?q=paws');
+  await page.getByRole('button', { name: 'Sign in with Example' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Keys' }).waitFor();
+  expect(new URL(page.url())).toMatchObject({ pathname: '/console/keys', search: '?q=paws' });
+  await page.getByRole('button', { name: 'jo@example.com operator' }).waitFor();
+  const session = await context.newCDPSession(page);
+  const { entries } = await session.send('Page.getNavigationHistory');
+  expect([page.url(), ...entries.map(({ url }) => url)].filter((url) => url.includes('code='))).toEqual([]);
+  expect((await context.cookies()).map(({ name }) => name)).toEqual(['tollgate']);
+
+  await context.clearCookies();
+  provider.account = { sub: 'u-2', email: 'al@example.com', groups: ['other'] };
+  await page.goto('/console/');
+  await page.getByRole('button', { name: 'Sign in with Example' }).click();
+  await page.getByRole('alert').getByText('The claim "groups" of your account at the provider gives no role').waitFor();
+  expect([errors, violations]).toEqual([[], []]);
+  await context.close();
+});
+
+test('a link with the response to a sign-in of somebody else signs nobody in, and leads nowhere else (reliability 505)', async () => {
+  const provider = await OpenIdProvider.start();
+  const gateway = await startWithAdmin(await STORES['the embedded store']!(), {
+    admin: { oidc: `{ issuer: '${provider.issuer}', clientId: ${CLIENT.id}, roles: { support: operator } }` },
+  });
+  const origin = `http://localhost:${gateway.adminPort}`;
+  const { context, page } = await visit(browser, origin, null);
+  const attacker = await context.request.post(`${origin}/admin/session/oidc`, { headers: { Origin: origin } });
+  const back = provider.consent((await attacker.json()).url);
+  await context.clearCookies();
+  await page.goto('/console/');
+  for (const more of ['', '&return=https://evil.example', '&redirect_uri=//evil.example']) {
+    await page.goto(back + more);
+    await page.getByRole('alert').getByText('This sign-in did not begin in this browser').waitFor();
+    expect(page.url()).toBe(`${origin}/console/`);
+  }
+  await context.close();
+});

@@ -7,11 +7,14 @@ import { type Reading, UNKNOWN } from './reading.ts';
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
+  /** Of the sign-in at an OpenID provider: its name, where there is one. */
+  readonly oidc: { readonly name: string } | null;
 
-  constructor(status: number, code: string, message: string) {
+  constructor(status: number, code: string, message: string, oidc: ApiError['oidc'] = null) {
     super(message);
     this.status = status;
     this.code = code;
+    this.oidc = oidc;
   }
 }
 
@@ -69,9 +72,14 @@ export async function request<T>(method: string, path: string, call: Call = {}):
     if (method !== 'GET') changes.dispatchEvent(new Event('made'));
     return { status: response.status, data: data as T, etag: response.headers.get('etag') };
   }
-  const { code, message } = (data ?? {}) as { code?: string; message?: string };
+  const { code, message, oidc } = (data ?? {}) as Partial<ApiError>;
   if (response.status === 401 && path !== '/admin/session') signedOut.dispatchEvent(new Event('ended'));
-  throw new ApiError(response.status, code ?? 'unknown', message ?? `The gateway responded with ${response.status}.`);
+  throw new ApiError(
+    response.status,
+    code ?? 'unknown',
+    message ?? `The gateway responded with ${response.status}.`,
+    oidc,
+  );
 }
 
 function unreachable(error: unknown, signal: AbortSignal | undefined): unknown {

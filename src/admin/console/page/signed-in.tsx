@@ -3,9 +3,10 @@ import { createContext } from 'preact';
 import { useContext, useEffect, useState } from 'preact/hooks';
 import { CopyId } from './kit/copy.tsx';
 import { Loading } from './kit/states.tsx';
+import { navigate, present } from './place.ts';
 import { keep } from './plans-kept.ts';
 import { ApiError, onSignedOut, request } from './requests.ts';
-import type { Session } from './types.ts';
+import type { BegunSignIn, Session } from './types.ts';
 
 // The person who is signed in. The secret of the session is in a cookie that this page cannot read.
 
@@ -40,60 +41,96 @@ export function SignInGate({ children }: { children: ComponentChildren }) {
   const [session, setSession] = useState<Session | null>(null);
   const [phase, setPhase] = useState<'asking' | 'out' | 'in' | 'ended'>('asking');
   const [error, setError] = useState<string | null>(null);
+  const [oidc, setOidc] = useState<ApiError['oidc']>(null);
   const enter = (entered: Session) => {
     setSession(entered);
     setPhase('in');
   };
-  const signIn = async (credential: { token: string } | { code: string }) => {
+  /** Reads who is signed in, which also says how a person may sign in. */
+  const look = () =>
+    request<Session>('GET', '/admin/session').then(
+      ({ data }) => enter(data),
+      (failure: ApiError) => {
+        setOidc(failure.oidc);
+        setPhase((before) => (before === 'ended' ? before : 'out'));
+        if (failure.status !== 401) setError(failure.message);
+      },
+    );
+  const signIn = async (credential: Credential) => {
     setError(null);
     try {
       enter((await request<Session>('POST', '/admin/session', { body: credential })).data);
     } catch (failure) {
       if (!(failure instanceof ApiError)) throw failure;
-      setPhase('out');
+      void look();
       setError(failure.message);
     }
   };
   useEffect(() => {
-    const stop = onSignedOut(() => setPhase('ended'));
-    const code = takeCode();
-    if (code !== null) {
-      void signIn({ code });
-      return stop;
-    }
-    request<Session>('GET', '/admin/session').then(
-      ({ data }) => enter(data),
-      (failure: ApiError) => {
-        setPhase('out');
-        if (failure.status !== 401) setError(failure.message);
-      },
-    );
+    const stop = onSignedOut(() => {
+      setPhase('ended');
+      void look();
+    });
+    const credential = takeCredential();
+    if (credential === null) void look();
+    else void signIn(credential);
     return stop;
   }, []);
   if (phase === 'asking') return <Loading what="the console" />;
   if (phase !== 'in' || session === null) {
-    return <SignIn hasEnded={phase === 'ended'} error={error} signIn={signIn} />;
+    return <SignIn hasEnded={phase === 'ended'} error={error} oidc={oidc} signIn={signIn} />;
   }
   return <Signed.Provider value={session}>{children}</Signed.Provider>;
 }
 
-/** Removes the code of a sign-in link from the address and the history. */
-function takeCode(): string | null {
+type Credential = { readonly token: string } | { readonly code: string } | { readonly oidc: string };
+
+/** Where the provider sends the browser, below `/console`. */
+const COMES_BACK = '/sign-in';
+/** The name in the storage of this tab of the screen on which a sign-in at the provider began. */
+const BEGAN_AT = 'tollgate-signed-out-at';
+
+/** What this address signs in with: the code of a link, or the response of the provider. It is removed from the address and the history. */
+function takeCredential(): Credential | null {
+  const { path, query } = present();
+  if (path === COMES_BACK) {
+    const response = window.location.search.slice(1);
+    navigate(sessionStorage.getItem(BEGAN_AT) ?? '/', 'replace');
+    sessionStorage.removeItem(BEGAN_AT);
+    return query.has('state') ? { oidc: response } : null;
+  }
   const code = new URLSearchParams(window.location.hash.slice(1)).get('code');
-  if (code !== null) window.history.replaceState(null, '', window.location.pathname + window.location.search);
-  return code;
+  if (code === null) return null;
+  window.history.replaceState(null, '', window.location.pathname + window.location.search);
+  return { code };
+}
+
+/** Leaves the page for the provider. @throws ApiError */
+async function goToProvider(): Promise<void> {
+  const { data } = await request<BegunSignIn>('POST', '/admin/session/oidc');
+  const { path, query } = present();
+  sessionStorage.setItem(BEGAN_AT, query.size === 0 ? path : `${path}?${query}`);
+  window.location.assign(data.url);
 }
 
 function SignIn({
   hasEnded,
   error,
+  oidc,
   signIn,
 }: {
   hasEnded: boolean;
   error: string | null;
-  signIn: (credential: { token: string }) => Promise<void>;
+  oidc: ApiError['oidc'];
+  signIn: (credential: Credential) => Promise<void>;
 }) {
   const [isRunning, setRunning] = useState(false);
+  const [unreached, setUnreached] = useState<string | null>(null);
+  const leave = () => {
+    setUnreached(null);
+    goToProvider().catch((failure: ApiError) => setUnreached(failure.message));
+  };
+  const fault = unreached ?? error;
   const submit = async (event: Event) => {
     event.preventDefault();
     const input = (event.target as HTMLFormElement).elements.namedItem('token') as HTMLInputElement;
@@ -114,6 +151,19 @@ function SignIn({
         </p>
         <h1>Sign in</h1>
         {hasEnded && <p>Your session has ended. Sign in again to continue where you were.</p>}
+        {fault !== null && (
+          <p class="problem-line" role="alert">
+            {fault}
+          </p>
+        )}
+        {oidc !== null && (
+          <>
+            <button type="button" class="primary" onClick={leave}>
+              Sign in with {oidc.name}
+            </button>
+            <p class="or">or</p>
+          </>
+        )}
         <div class="field">
           <label for="token">Admin token</label>
           <input
@@ -124,22 +174,17 @@ function SignIn({
             required
             spellcheck={false}
             aria-describedby="token-hint"
-            autofocus
+            autofocus={oidc === null}
           />
           <p class="hint" id="token-hint">
             Your token of ADMIN_TOKENS_FILE, or ADMIN_TOKEN.
           </p>
         </div>
-        {error !== null && (
-          <p class="problem-line" role="alert">
-            {error}
-          </p>
-        )}
-        <button type="submit" class="primary" aria-busy={isRunning}>
-          {isRunning ? 'Signing in…' : 'Sign in'}
+        <button type="submit" class={oidc === null ? 'primary' : ''} aria-busy={isRunning}>
+          {isRunning ? 'Signing in…' : oidc === null ? 'Sign in' : 'Sign in with the token'}
         </button>
         <div class="sign-in-links">
-          <h2>Or by a link, without a token</h2>
+          <h2>Or by a link</h2>
           <p>
             <CopyId id="tollgate console" /> on the machine of the gateway prints a new link at any time.
           </p>

@@ -47,7 +47,7 @@ import type {
 
 export type { RequestsEvent } from '../../event-resources.ts';
 export type { NowEvent } from '../../now-feed.ts';
-export type { SessionReport as Session } from '../../sign-in.ts';
+export type { BegunSignIn, SessionReport as Session } from '../../sign-in.ts';
 
 // What the page sends to the admin API and reads from it. Each type is made of the operation. The browser does not load this file.
 

@@ -57,7 +57,7 @@ export function actorText(actor: Change['actor']): string {
   return actor.kind === 'shell' ? actor.user : actor.name;
 }
 
-const KINDS = { token: 'token', person: 'signed in by the proxy', file: 'file' };
+const KINDS = { token: 'token', person: 'person', file: 'file' };
 
 function Outcome({ action, outcome, code, count }: Change) {
   const isFile = outcome === 'refused' && action.endsWith('.load');
