@@ -219,7 +219,7 @@ function TopUpFields({
   return (
     <>
       {shared}
-      <div class="pair">
+      <div class="grid">
         <Field id="topup-window" label="Window">
           <select
             id="topup-window"

@@ -43,7 +43,7 @@ export function Limits({
             <InFlight of={data.inFlight} />
             <Strikes of={data} plan={plan} />
             {data.shadow !== undefined && (
-              <div class="watched stack">
+              <div class="rule stack">
                 <h3>Watched limits, which refuse no request</h3>
                 <WindowList of={data.shadow.windows} />
                 <p>

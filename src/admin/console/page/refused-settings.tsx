@@ -20,7 +20,7 @@ export function RefusedSettings({ gateways }: { gateways: readonly Gateway[] }) 
   const who =
     gateways.length === 1 ? 'The gateway' : `${countText(refusing.length)} of ${plural(gateways.length, 'gateway')}`;
   return (
-    <div class="banner refused-settings" role="alert">
+    <div class="banner before" role="alert">
       <p class="state-title">The changed settings are refused</p>
       <ul class="bullets">
         {faults.map((fault) => (

@@ -144,7 +144,7 @@ function SignIn({
   };
   return (
     <main class="sign-in" id="main">
-      <form onSubmit={submit}>
+      <form class="panel stack" onSubmit={submit}>
         <p class="brand">
           <img src="/console/icon.svg" alt="" width="28" height="28" />
           Tollgate
@@ -161,7 +161,7 @@ function SignIn({
             <button type="button" class="primary" onClick={leave}>
               Sign in with {oidc.name}
             </button>
-            <p class="or">or</p>
+            <p class="muted">or</p>
           </>
         )}
         <div class="field">
@@ -183,7 +183,7 @@ function SignIn({
         <button type="submit" class={oidc === null ? 'primary' : ''} aria-busy={isRunning}>
           {isRunning ? 'Signing in…' : oidc === null ? 'Sign in' : 'Sign in with the token'}
         </button>
-        <div class="sign-in-links">
+        <div class="stack rule muted">
           <h2>Or by a link</h2>
           <p>
             <CopyId id="tollgate console" /> on the machine of the gateway prints a new link at any time.

@@ -87,7 +87,7 @@ function Parts() {
         }
       >
         <Section title="Buttons">
-          <p class="actions">
+          <p class="row">
             <button type="button" class="primary">
               Primary
             </button>
@@ -125,7 +125,7 @@ function Parts() {
           </p>
         </Section>
         <Section title="States">
-          <p class="actions">
+          <p class="row">
             <Good of={PRESENT}>Active</Good>
             <Badge kind="warn">Suspended</Badge>
             <Badge kind="bad">Banned</Badge>
@@ -136,7 +136,7 @@ function Parts() {
         </Section>
         <Section title="Fields">
           <form class="panel stack" noValidate>
-            <div class="pair">
+            <div class="grid">
               <Field id="name" label="Name" hint="For operators. Callers never see it.">
                 <input id="name" aria-describedby="name-hint" defaultValue={'Paws & Claws'} />
               </Field>
@@ -209,7 +209,7 @@ function Parts() {
                     {
                       title: 'Used',
                       cell: ({ used, limit }: Row) => (
-                        <span class="used">
+                        <span class="stack tight">
                           <Meter label="Used" used={used} limit={limit} /> {used} of {limit}
                         </span>
                       ),
@@ -223,7 +223,7 @@ function Parts() {
                     {
                       title: '',
                       cell: () => (
-                        <span class="actions">
+                        <span class="row">
                           <button type="button">Top up…</button>
                         </span>
                       ),
@@ -236,7 +236,7 @@ function Parts() {
         </Section>
         <Section title="Figures, chart and windows">
           <div class="stack">
-            <dl class="figures">
+            <dl class="grid figures">
               <div>
                 <dt>Admitted</dt>
                 <dd>
@@ -245,13 +245,13 @@ function Parts() {
               </div>
               <div>
                 <dt>Refused (429)</dt>
-                <dd class="notable">
+                <dd class="warn">
                   2<span class="unit"> in a minute</span>
                 </dd>
               </div>
               <div>
                 <dt>Failed (5xx)</dt>
-                <dd class="alarm">
+                <dd class="bad">
                   1<span class="unit"> in a minute</span>
                 </dd>
               </div>
@@ -291,7 +291,7 @@ function Parts() {
               handle={{ current: null }}
             />
             <PatchText patch={PATCH} label="Patch" />
-            <p class="actions">
+            <p class="row">
               <CopyButton of="patch-text" what="the patch" />
             </p>
           </div>
@@ -311,7 +311,7 @@ function Parts() {
           </dialog>
         </Section>
         <Section title="Icons">
-          <p class="actions">
+          <p class="row">
             {ICONS.map((of) => (
               <Icon key={of} of={of} />
             ))}

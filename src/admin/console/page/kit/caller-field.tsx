@@ -94,7 +94,7 @@ export function CallerChoice({ of: { several } }: { of: NamedCaller }) {
   if (several.length === 0) return <Empty title={`Nothing matches “${text}”.`} />;
   return (
     <Empty title={`Several match “${text}”. Choose one:`}>
-      <p class="actions">
+      <p class="row">
         {several.map((one) => (
           <button key={one.id} type="button" onClick={() => changeQuery({ key: one.id })}>
             <bdi>{nameOf(one)}</bdi>

@@ -57,24 +57,18 @@ export function CallerName({
   customer?: CustomerOfKey | undefined;
 }) {
   return (
-    <span class="key-name">
+    <span class="caller">
       <a href={callerHref(id, plan)}>
         <bdi>{name ?? id}</bdi>
       </a>
-      <span class="muted">
-        {name !== null && <CopyId id={id} />}
-        {owner !== null && owner !== name && (
-          <>
-            {' '}
-            <bdi>{owner}</bdi>
-          </>
-        )}
+      <span class="muted small">
+        {owner !== null && owner !== name && <bdi>{owner} </bdi>}
         {customer && (
           <>
-            {' '}
-            of <CustomerLink {...customer} />
+            of <CustomerLink {...customer} />{' '}
           </>
         )}
+        {name !== null && <CopyId id={id} />}
       </span>
     </span>
   );

@@ -69,7 +69,7 @@ export function BarChart({ id, title, series, bars, step }: BarChartProps) {
   const sums = series.map(({ title, name }) => `${title} ${countText(sumOf(bars, name))}`).join(', ');
   return (
     <figure class="chart" ref={frame}>
-      <ul class="legend">
+      <ul class="row small before legend">
         {series.map(({ name, title, color, isStriped }) => (
           <li key={name}>
             <svg class="swatch" viewBox="0 0 12 12" aria-hidden="true">

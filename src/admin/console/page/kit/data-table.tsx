@@ -1,6 +1,20 @@
 import { Component, type ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { countText, Time, Until, UtcDay } from './format.tsx';
 import { Icon } from './icon.tsx';
+
+/** How a cell shows its value. */
+const FORMS = {
+  text: (value: Value) => <bdi>{value}</bdi>,
+  code: (value: Value) => <code>{value}</code>,
+  count: (value: Value) => countText(Number(value)),
+  time: (value: Value) => <Time at={String(value)} />,
+  day: (value: Value) => <Time at={String(value)} dayOnly={true} />,
+  utcDay: (value: Value) => <UtcDay of={String(value)} />,
+  until: (value: Value) => <Until at={String(value)} />,
+} as const;
+
+type Value = string | number;
 
 export interface Column<Row> {
   readonly title: string;
@@ -8,9 +22,24 @@ export interface Column<Row> {
   readonly isNumber?: boolean;
   /** The column that names the row; a screen reader reads it with each cell. */
   readonly isName?: boolean;
-  /** What the rows can be sorted by, in this column. Text is compared as people of English read it. */
-  readonly sort?: (row: Row) => string | number;
-  readonly cell: (row: Row) => ComponentChildren;
+  /** Its part of the width, in percent. The rows of a table whose columns have one take one line each. */
+  readonly share?: number;
+  /** What the rows are shown and sorted by, in this column. Text is compared as people of English read it. */
+  readonly of?: (row: Row) => Value | null | undefined;
+  /** How `of` is shown: as text unless given. */
+  readonly as?: keyof typeof FORMS;
+  /** What is shown if there is no value. */
+  readonly none?: string;
+  /** What rows are sorted by, for a column with `cell`. */
+  readonly sort?: (row: Row) => Value;
+  /** In place of `of`, for a cell that is more than one value. */
+  readonly cell?: (row: Row) => ComponentChildren;
+}
+
+function cellOf<Row>({ cell, of, as = 'text', none = '–' }: Column<Row>, row: Row): ComponentChildren {
+  if (cell) return cell(row);
+  const value = of?.(row) ?? null;
+  return value === null ? none : FORMS[as](value);
 }
 
 interface Order {
@@ -36,11 +65,21 @@ export function Table<Row>({
   keyOf: (row: Row) => string;
 }) {
   const [order, setOrder] = useState<Order | null>(null);
+  const body = useRef<HTMLTableSectionElement>(null);
   const sorted = inOrder(rows, columns, order);
+  const { first, last, height } = useInSight(rows.length, body);
+  const hasShares = columns.some(({ share }) => share !== undefined);
   return (
     <div class="table-frame">
-      <table>
+      <table class={hasShares ? 'fixed' : ''} aria-rowcount={rows.length + 1}>
         <caption class="hidden">{caption}</caption>
+        {hasShares && (
+          <colgroup>
+            {columns.map(({ title, share }) => (
+              <col key={title} width={`${share}%`} />
+            ))}
+          </colgroup>
+        )}
         <thead>
           <tr>
             {columns.map((column) => (
@@ -48,19 +87,63 @@ export function Table<Row>({
             ))}
           </tr>
         </thead>
-        <tbody>
-          {sorted.map((row) => (
-            <TableRow key={keyOf(row)} row={row} columns={columns} />
+        <Room of={first * height} />
+        <tbody ref={body}>
+          {sorted.slice(first, last).map((row, i) => (
+            <TableRow key={keyOf(row)} row={row} index={first + i + 2} columns={columns} />
           ))}
         </tbody>
+        <Room of={(rows.length - last) * height} />
       </table>
     </div>
   );
 }
 
+/** Rows up to which all are drawn, and how many are drawn of a longer list: those in sight, with as many around. */
+const MAX_DRAWN = 200;
+
+/** The rows of a list to draw, and how high one is. Own code: @tanstack/virtual-core is larger than what the page may still grow. */
+function useInSight(count: number, body: { readonly current: HTMLElement | null }) {
+  const [{ first, height }, set] = useState({ first: 0, height: 0 });
+  const isLong = count > MAX_DRAWN;
+  useEffect(() => {
+    if (!isLong) return;
+    const look = () => {
+      const drawn = [...body.current!.children];
+      const table = body.current!.parentElement!;
+      const [from, to] = [drawn[0]!.getBoundingClientRect(), drawn.at(-1)!.getBoundingClientRect()];
+      const height = (to.bottom - from.top) / drawn.length;
+      const above = Math.floor(-table.getBoundingClientRect().top / height);
+      // In steps, so that most scrolling draws nothing.
+      const wanted = Math.floor((above - MAX_DRAWN / 3) / 50) * 50;
+      set({ first: Math.max(0, Math.min(wanted, count - MAX_DRAWN)), height });
+    };
+    look();
+    addEventListener('scroll', look, { passive: true, capture: true });
+    addEventListener('resize', look);
+    return () => {
+      removeEventListener('scroll', look, { capture: true });
+      removeEventListener('resize', look);
+    };
+  }, [isLong, count]);
+  return isLong ? { first, last: Math.min(count, first + MAX_DRAWN), height } : { first: 0, last: count, height: 0 };
+}
+
+/** The place of rows that are not drawn. @param of pixels */
+function Room({ of: height }: { of: number }) {
+  if (height === 0) return null;
+  return (
+    <tbody aria-hidden="true">
+      <tr>
+        <td height={Math.round(height)}></td>
+      </tr>
+    </tbody>
+  );
+}
+
 /** Sorted by the column whose heading was clicked; otherwise as they came. */
 function inOrder<Row>(rows: readonly Row[], columns: readonly Column<Row>[], order: Order | null): readonly Row[] {
-  const keyIn = columns.find(({ title }) => title === order?.title)?.sort;
+  const keyIn = sortOf(columns.find(({ title }) => title === order?.title));
   if (order === null || keyIn === undefined) return rows;
   const sign = order.isUp ? 1 : -1;
   return rows.toSorted((one, other) => {
@@ -70,8 +153,14 @@ function inOrder<Row>(rows: readonly Row[], columns: readonly Column<Row>[], ord
   });
 }
 
+function sortOf<Row>(column: Column<Row> | undefined): ((row: Row) => Value) | undefined {
+  const of = column?.of;
+  // Rows without a value come last.
+  return column?.sort ?? (of && ((row) => of(row) ?? '\uffff'));
+}
+
 function Head<Row>({
-  of: { title, isNumber, sort },
+  of: column,
   order,
   setOrder,
 }: {
@@ -79,10 +168,11 @@ function Head<Row>({
   order: Order | null;
   setOrder: (order: Order) => void;
 }) {
-  const kind = isNumber ? 'number' : '';
+  const { title } = column;
+  const kind = isNumeric(column) ? 'number' : '';
   // A column of buttons needs no heading.
   if (title === '') return <td></td>;
-  if (sort === undefined)
+  if (sortOf(column) === undefined)
     return (
       <th scope="col" class={kind}>
         {title}
@@ -107,8 +197,13 @@ function openRow({ target, currentTarget }: MouseEvent): void {
   (currentTarget as Element).querySelector<HTMLElement>('th a')?.click();
 }
 
+function isNumeric<Row>({ isNumber, as }: Column<Row>): boolean {
+  return isNumber === true || as === 'count';
+}
+
 interface RowProps<Row> {
   readonly row: Row;
+  readonly index: number;
   readonly columns: readonly Column<Row>[];
 }
 
@@ -118,21 +213,21 @@ interface RowProps<Row> {
  * Fault: a row that remembered its elements (`useMemo`) kept those of all rows before it alive, 1.3 GB after five minutes of Requests.
  */
 class TableRow<Row> extends Component<RowProps<Row>> {
-  override shouldComponentUpdate({ row, columns }: RowProps<Row>): boolean {
-    return row !== this.props.row || columns !== this.props.columns;
+  override shouldComponentUpdate({ row, index, columns }: RowProps<Row>): boolean {
+    return row !== this.props.row || index !== this.props.index || columns !== this.props.columns;
   }
 
-  override render({ row, columns }: RowProps<Row>) {
+  override render({ row, index, columns }: RowProps<Row>) {
     return (
-      <tr onClick={openRow}>
-        {columns.map(({ title, isNumber, isName, cell }) =>
-          isName ? (
-            <th scope="row" data-title={title}>
-              {cell(row)}
+      <tr onClick={openRow} aria-rowindex={index}>
+        {columns.map((column) =>
+          column.isName ? (
+            <th scope="row" data-title={column.title}>
+              {cellOf(column, row)}
             </th>
           ) : (
-            <td class={isNumber ? 'number' : ''} data-title={title}>
-              {cell(row)}
+            <td class={isNumeric(column) ? 'number' : ''} data-title={column.title}>
+              {cellOf(column, row)}
             </td>
           ),
         )}

@@ -236,7 +236,7 @@ export function SecretShown({ secret, children }: { secret: string; children?: C
           value={secret}
         ></textarea>
       </div>
-      <p class="actions">
+      <p class="row">
         <CopyButton of="new-secret" what="the secret" />
       </p>
       {children}

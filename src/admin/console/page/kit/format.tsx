@@ -101,7 +101,7 @@ export function utcText(at: Moment): string {
 export function WholeMoments({ text }: { text: string }) {
   return text
     .split(/(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)/)
-    .map((part, i) => (i % 2 === 0 ? part : <span class="whole">{part}</span>));
+    .map((part, i) => (i % 2 === 0 ? part : <span class="nowrap">{part}</span>));
 }
 
 /** The moment to the minute in a zone, which it names: `15 Dec 2026, 00:00 Europe/Berlin`. */

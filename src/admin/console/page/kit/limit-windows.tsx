@@ -85,7 +85,7 @@ export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo
         return (
           <li key={name}>
             {title}
-            <span class="used">
+            <span class="stack tight">
               <Meter label={`Used of the ${window}`} used={used} limit={limit} />
               <span>
                 {countText(used)} of {countText(limit)} {unit} used, {countText(remaining)} left
@@ -108,7 +108,7 @@ export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo
                 </span>
               )}
               {topUp?.parts.map((part) => (
-                <span key={part.id} class="top-up">
+                <span key={part.id} class="row spread small">
                   <span class="muted">
                     +{countText(part.amount)} at <Time at={part.at} />
                     {part.reason !== null && (
@@ -176,7 +176,7 @@ export function InFlight({ of: limits }: { of: Usage['inFlight'] }) {
             <span>
               <strong>{title}</strong>
             </span>
-            <span class="used">
+            <span class="stack tight">
               <Meter label={`Requests ${title}`} used={used} limit={limit} />
               <span>
                 {countText(used)} of {countText(limit)} now

@@ -73,7 +73,7 @@ export function ShowMore({
     load();
   };
   return (
-    <div class="more">
+    <div class="stack tight after">
       {error !== null && (
         <p class="problem-line" role="alert">
           {error}

@@ -33,7 +33,7 @@ export function PatchActions({ patch, path }: { patch: string; path: string }) {
     return () => URL.revokeObjectURL(made);
   }, [patch]);
   return (
-    <div class="beside after">
+    <div class="row after">
       <CopyButton of="patch-text" what="the patch" />
       {url !== null && (
         <a class="button" href={url} download={name}>

@@ -43,7 +43,7 @@ export function Running({ what, since, cancel }: { what: string; since: number; 
   const now = useNow();
   const seconds = Math.round((now - since) / 1_000);
   return (
-    <div class="state running">
+    <div class="state stack tight">
       <p role="status">
         <span class="spinner" aria-hidden="true"></span>
         {what}…

@@ -127,7 +127,7 @@ export function SearchResults<T, P extends SearchPage>({
         <p>
           {plural(searched, noun)} {searched === 1 ? 'was' : 'were'} searched.{leftOut && ` ${leftOut}`}
         </p>
-        <p class="actions">
+        <p class="row">
           <button type="button" onClick={clear}>
             Clear the filters
           </button>
@@ -140,7 +140,7 @@ export function SearchResults<T, P extends SearchPage>({
       {rows.length > 0 && tableOf(rows)}
       <UnreadableRows rows={unreadable} noun={noun} />
       {error !== null && <Problem error={error} retry={more} />}
-      <div class="actions foot">
+      <div class="row">
         {rows.length > 0 && cursor !== null && (
           <button type="button" aria-busy={isRunning} onClick={clicked(() => !isRunning && more())}>
             Show more

@@ -8,7 +8,7 @@ import { Aged } from './seen.tsx';
 
 export function Loading({ what }: { what: string }) {
   return (
-    <div class="state skeleton" role="status">
+    <div class="state skeleton stack" role="status">
       <span class="hidden">Loading {what}…</span>
       <i></i>
       <i></i>

@@ -103,7 +103,7 @@ export function UseSection({ id, use: { span, history }, usage }: { id: string; 
   return (
     <Section title="Usage" note={noteOn(span)}>
       <div class="panel stack">
-        <div class="toolbar">
+        <div class="row spread before">
           <Segments label="Range" options={RANGES} value={range} choose={setRange} />
           {(units.length > 0 || unit !== '') && (
             <Segments
@@ -206,7 +206,7 @@ function Used({ id, history, step, firstMs, lastMs }: Span & { id: string; histo
   const bars = rows.map(({ at, ...values }) => ({ label: LABELS[step].format(at), values }));
   return (
     <>
-      <div class="totals">
+      <div class="row spread totals">
         <dl>
           {series.map(({ name, title: of }) => (
             <div key={name}>

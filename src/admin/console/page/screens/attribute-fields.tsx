@@ -20,8 +20,8 @@ const COLUMNS = ATTRIBUTES.filter(({ hasColumn, name }) => hasColumn && name !==
 
 export const ATTRIBUTE_COLUMNS = COLUMNS.map(({ name, label }) => ({
   title: label,
-  sort: (record: Attributes) => linesOf(record[name]).join('\n'),
-  cell: (record: Attributes) => <bdi class="clamp">{linesOf(record[name]).join(' ') || '–'}</bdi>,
+  share: 18,
+  of: (record: Attributes) => linesOf(record[name]).join(' ') || null,
 }));
 
 /** The text of each field: one element a line. */
@@ -79,7 +79,7 @@ export function attributeChangeText(name: string, value: unknown): string | null
 /** The fields of one line. */
 export function LineFields({ kind, values }: { kind: Kind; values: Readonly<Record<string, string>> }) {
   return (
-    <div class="pair">
+    <div class="grid">
       {ofKind(kind).map(
         (words) => words.form === 'line' && <AttributeField key={words.name} of={words} values={values} />,
       )}
@@ -144,7 +144,7 @@ export function FurtherFacts({ of: record }: { of: Attributes }) {
   return ATTRIBUTES.filter(({ name, hasColumn }) => !hasColumn && record[name] != null).map(({ name, label }) => (
     <>
       <dt>{label}</dt>
-      <dd class="notes">
+      <dd class="pre">
         <bdi>{linesOf(record[name]).join('\n')}</bdi>
       </dd>
     </>

@@ -5,13 +5,12 @@ import { Table } from '../kit/data-table.tsx';
 import { Field } from '../kit/dialog.tsx';
 import { Choice, Filters, isRecordId } from '../kit/filters.tsx';
 import { ShowMore, useMore } from '../kit/more.tsx';
-import { useNames } from '../kit/names.ts';
 import { Page } from '../kit/page.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
 import { UnreadableRows } from '../kit/unreadable-rows.tsx';
 import { usePlace } from '../place.ts';
 import type { Change, ChangePage } from '../types.ts';
-import { actionText, CHANGE_COLUMNS, membersOf } from './change-columns.tsx';
+import { actionText, CHANGE_COLUMNS } from './change-columns.tsx';
 
 /** What `since` takes, from the present back. */
 const SPANS: readonly (readonly [since: string, title: string])[] = [
@@ -79,7 +78,6 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
   const { first, pages, ...more } = useMore<ChangePage>(path);
   const changes = pages.flatMap(({ changes }) => changes);
   const unreadable = pages.flatMap(({ unreadable }) => unreadable);
-  const names = useNames(changes.map(({ target }) => target));
   return (
     <Shown of={first} what="the changes">
       {() =>
@@ -97,18 +95,13 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
                 ...CHANGE_COLUMNS.slice(0, 3),
                 {
                   title: 'Target',
-                  cell: ({ target, before, after }: Change) => (
-                    <Target
-                      id={target}
-                      name={names.get(target ?? '') ?? membersOf(after).name ?? membersOf(before).name}
-                    />
-                  ),
+                  cell: ({ target, name }: Change) => <Target id={target} name={name} />,
                 },
                 ...CHANGE_COLUMNS.slice(3),
                 {
                   title: 'Request id',
                   cell: ({ requestId, clientAddress }: Change) => (
-                    <span class="two-lines roomy">
+                    <span class="lines">
                       {requestId === null ? '–' : <code class="id">{requestId}</code>}
                       <span class="muted">{clientAddress}</span>
                     </span>
@@ -125,8 +118,8 @@ function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
   );
 }
 
-function Target({ id, name }: { id: string | null; name: unknown }) {
+function Target({ id, name }: { id: string | null; name: string | null }) {
   if (id === null) return '–';
   if (!isRecordId(id)) return <code>{id}</code>;
-  return <CallerName id={id} name={typeof name === 'string' ? name : null} owner={null} />;
+  return <CallerName id={id} name={name} owner={null} />;
 }

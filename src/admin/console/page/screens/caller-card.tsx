@@ -34,8 +34,8 @@ export function CallerCard({
   recent: Resource<RefusalsOfCaller>;
 }) {
   return (
-    <div class="panel caller-card">
-      <p class="actions caller-head">
+    <div class="panel stack">
+      <p class="row">
         {state}
         <CopyId id={id} />
         {facts}
@@ -98,7 +98,7 @@ function Tightest({ of: { windows } }: { of: Usage }) {
   if (tightest === null) return <p class="muted">No limit applies to it.</p>;
   const [name, { used, limit, remaining, resetAt, form, unit = '' }] = tightest;
   return (
-    <div class="tightest">
+    <div class="stack tight tightest">
       <p>
         <strong>
           {countText(remaining)} {unit} left
@@ -134,7 +134,7 @@ function LastCall({
       </>
     ) : (
       <>
-        <span class="refused-since">
+        <span class="bad">
           Refused since <Time at={refusedSince} />, without an admitted request in between.
         </span>{' '}
       </>

@@ -46,8 +46,8 @@ export const CHANGE_COLUMNS: readonly Column<Change>[] = [
 function ActorName(actor: Change['actor']) {
   const { kind } = actor;
   return (
-    <span class="two-lines">
-      <bdi class={kind === 'file' ? 'actor-file' : ''}>{actorText(actor)}</bdi>
+    <span class="lines">
+      <bdi class={kind === 'file' ? 'nowrap' : ''}>{actorText(actor)}</bdi>
       <span class="muted">{kind === 'shell' ? <>shell on {actor.host}</> : KINDS[kind]}</span>
     </span>
   );
@@ -66,7 +66,7 @@ function Outcome({ action, outcome, code, count }: Change) {
   const [title, kind] = isFile ? (['Refused', 'bad'] as const) : known;
   const times = count > 1 ? ` ×${countText(count)}` : '';
   return (
-    <span class="two-lines">
+    <span class="lines">
       <Badge kind={kind}>
         {title}
         {times}

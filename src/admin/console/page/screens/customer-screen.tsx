@@ -47,7 +47,7 @@ export function CustomerScreen({ rest }: { rest: string }) {
         <Problem
           error={new ApiError(404, 'not_found', 'There is no customer with this id. It may have been deleted.')}
         />
-        <p class="actions">
+        <p class="row">
           <a class="button" href={hrefOf('/customers')}>
             All customers
           </a>{' '}
@@ -160,7 +160,7 @@ function KeysOfIt({ of: { id, keys, keysCursor }, open }: { of: ShownCustomer; o
       )}
       {keysCursor !== null && <p class="muted">The first {plural(keys.length, 'key')}; there are more.</p>}
       {mayCreate && (
-        <p class="actions after">
+        <p class="row after">
           <button type="button" onClick={() => open('create-key')}>
             Create key…
           </button>

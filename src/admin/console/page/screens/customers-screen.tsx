@@ -4,7 +4,6 @@ import { CallerName } from '../kit/callers.tsx';
 import { useCreating } from '../kit/creating.ts';
 import { Table } from '../kit/data-table.tsx';
 import { Choice, PlanChoice } from '../kit/filters.tsx';
-import { Time } from '../kit/format.tsx';
 import { later } from '../kit/later.tsx';
 import { Page } from '../kit/page.tsx';
 import { SearchResults } from '../kit/search.tsx';
@@ -119,22 +118,15 @@ function CustomerTable({ customers }: { customers: readonly Customer[] }) {
         {
           title: 'Customer',
           isName: true,
+          share: 40,
           sort: ({ id, name }: Customer) => name ?? id,
           cell: ({ id, name }: Customer) => <CallerName id={id} name={name} owner={null} />,
         },
-        { title: 'Plan', sort: ({ plan }: Customer) => plan, cell: ({ plan }: Customer) => plan },
+        { title: 'Plan', share: 12, of: ({ plan }: Customer) => plan },
         ...ATTRIBUTE_COLUMNS,
-        {
-          title: 'Created',
-          sort: ({ createdAt }: Customer) => createdAt,
-          cell: ({ createdAt }: Customer) => <Time at={createdAt} dayOnly={true} />,
-        },
-        {
-          title: 'Expires',
-          sort: ({ expiresAt }: Customer) => expiresAt ?? '9',
-          cell: ({ expiresAt }: Customer) => (expiresAt === null ? 'never' : <Time at={expiresAt} dayOnly={true} />),
-        },
-        { title: 'State', cell: (one: Customer) => <CustomerState of={one} standing={standing(one.id)} /> },
+        { title: 'Created', share: 12, as: 'day', of: ({ createdAt }: Customer) => createdAt },
+        { title: 'Expires', share: 12, as: 'day', of: ({ expiresAt }: Customer) => expiresAt, none: 'never' },
+        { title: 'State', share: 12, cell: (one: Customer) => <CustomerState of={one} standing={standing(one.id)} /> },
       ]}
     />
   );

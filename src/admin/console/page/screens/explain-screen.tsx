@@ -189,16 +189,16 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
   const isBanned = counts === null ? ban !== null && isAhead : counts.ban !== null;
   const one = { id: consumerId ?? '', name, plan, ...(window === null ? {} : { window }) };
   return (
-    <article class="panel explained" aria-label="Refusal">
+    <article class="panel" aria-label="Refusal">
       {name !== null && (
         <h2>
           <bdi>{name}</bdi>
         </h2>
       )}
-      <p class="sentence">
+      <p class="sentence large">
         <Prose text={refusal.sentence} />
       </p>
-      <p class="advice">
+      <p class="before">
         {isOver ? (
           <>
             What refused the request is over. <Since usage={counts} of={refusal} ended={ended} />
@@ -208,7 +208,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
         )}
       </p>
       {isKnown && (
-        <p class="actions">
+        <p class="row">
           {mayHelp && isBanned && (
             <button
               type="button"
@@ -229,11 +229,11 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
         </p>
       )}
       {answer !== null && (
-        <div class="customer">
+        <div class="effect stack tight after">
           <p id={answerId}>
             <WholeMoments text={answer} />
           </p>
-          <p class="actions foot">
+          <p class="row">
             <CopyButton of={answerId} what="for the customer" text={answer} />
           </p>
         </div>
@@ -286,7 +286,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
               {paid.unknown && ', because its cost is not known'}.
             </p>
           ))}
-          <ul class="limits">
+          <ul class="stack tight">
             {limits.map(({ window: of, form, unit = '', needed = 1, limit, used, remaining }) => (
               <li key={of}>
                 <p>
@@ -338,7 +338,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
           {retryAt === null ? (
             <p class="muted">Not a matter of waiting.</p>
           ) : isAhead && !isOver ? (
-            <p class="countdown">
+            <p class="sentence large">
               <Until at={retryAt} />
             </p>
           ) : (

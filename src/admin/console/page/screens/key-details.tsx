@@ -68,9 +68,9 @@ export function Secrets({
       {key.secrets.length === 0 ? (
         <Empty title="No secret works." />
       ) : (
-        <ul class="panel secrets">
+        <ul class="panel stack">
           {key.secrets.map((secret) => (
-            <li key={`${secret.createdAt} ${secret.last4}`}>
+            <li key={`${secret.createdAt} ${secret.last4}`} class="stack tight">
               <strong>
                 <LastFour of={{ secrets: [secret] }} />
               </strong>
@@ -99,7 +99,7 @@ export function Secrets({
         </ul>
       )}
       {mayRotate && (
-        <p class="actions after">
+        <p class="row after">
           <button type="button" onClick={() => open('rotate')}>
             Rotate…
           </button>
@@ -131,16 +131,10 @@ export function Deprecated({ routes }: { routes: Resource<DeprecatedRoutes> }) {
                     </code>
                   ),
                 },
-                { title: 'Calls', isNumber: true, cell: ({ calls }: DeprecatedRoute) => countText(calls) },
-                { title: 'Last call', cell: ({ lastDay }: DeprecatedRoute) => <UtcDay of={lastDay} /> },
-                {
-                  title: 'Ends',
-                  cell: ({ sunset }: DeprecatedRoute) => (sunset === null ? 'not set' : <Until at={sunset} />),
-                },
-                {
-                  title: 'Successor',
-                  cell: ({ successor }: DeprecatedRoute) => <code>{successor ?? '–'}</code>,
-                },
+                { title: 'Calls', as: 'count', of: ({ calls }: DeprecatedRoute) => calls },
+                { title: 'Last call', as: 'utcDay', of: ({ lastDay }: DeprecatedRoute) => lastDay },
+                { title: 'Ends', as: 'until', of: ({ sunset }: DeprecatedRoute) => sunset, none: 'not set' },
+                { title: 'Successor', as: 'code', of: ({ successor }: DeprecatedRoute) => successor },
               ]}
             />
           )

@@ -54,7 +54,7 @@ export function KeyScreen({ rest }: { rest: string }) {
     return (
       <Page title={id} back={LIST}>
         <Problem error={new ApiError(404, 'not_found', 'There is no key with this id. It may have been deleted.')} />
-        <p class="actions">
+        <p class="row">
           <a class="button" href={hrefOf('/keys')}>
             All keys
           </a>{' '}

@@ -1,6 +1,5 @@
 import { CallerName } from '../kit/callers.tsx';
 import { Table } from '../kit/data-table.tsx';
-import { Time, UtcDay } from '../kit/format.tsx';
 import type { Key } from '../types.ts';
 import { ATTRIBUTE_COLUMNS } from './attribute-fields.tsx';
 import { KeyState, LastFour } from './caller-facts.tsx';
@@ -19,34 +18,29 @@ export function KeyTable({ keys, isOfOne = false }: { keys: readonly Key[]; isOf
         {
           title: 'Key',
           isName: true,
+          share: 32,
           sort: ({ id, name }: Key) => name ?? id,
           cell: ({ id, name, customer }: Key) => (
             <CallerName id={id} name={name} owner={null} customer={isOfOne ? undefined : customer} />
           ),
         },
-        { title: 'Plan', sort: ({ plan }: Key) => plan ?? '', cell: ({ plan }: Key) => plan ?? 'unknown' },
+        { title: 'Plan', share: 10, of: ({ plan }: Key) => plan, none: 'unknown' },
         ...ATTRIBUTE_COLUMNS,
-        { title: 'Last four', cell: (key: Key) => <LastFour of={key} /> },
-        {
-          title: 'Created',
-          sort: ({ createdAt }: Key) => createdAt,
-          cell: ({ createdAt }: Key) => <Time at={createdAt} dayOnly={true} />,
-        },
-        {
-          title: 'Expires',
-          sort: ({ expiresAt }: Key) => expiresAt ?? '9',
-          cell: ({ expiresAt }: Key) => (expiresAt === null ? 'never' : <Time at={expiresAt} dayOnly={true} />),
-        },
+        { title: 'Last four', share: 9, cell: (key: Key) => <LastFour of={key} /> },
+        { title: 'Created', share: 11, as: 'day', of: ({ createdAt }: Key) => createdAt },
+        { title: 'Expires', share: 11, as: 'day', of: ({ expiresAt }: Key) => expiresAt, none: 'never' },
         ...(hasUse
           ? [
               {
                 title: 'Last used',
-                sort: ({ lastUsedOn }: Key) => lastUsedOn ?? '',
-                cell: ({ lastUsedOn }: Key) => (lastUsedOn ? <UtcDay of={lastUsedOn} /> : 'not within 92 days'),
+                share: 13,
+                as: 'utcDay' as const,
+                of: ({ lastUsedOn }: Key) => lastUsedOn,
+                none: 'not within 92 days',
               },
             ]
           : []),
-        { title: 'State', cell: (key: Key) => <KeyState of={key} standing={standing(key.id)} /> },
+        { title: 'State', share: 12, cell: (key: Key) => <KeyState of={key} standing={standing(key.id)} /> },
       ]}
     />
   );

@@ -171,7 +171,7 @@ function FoundSecret({ found, back }: { found: FoundBySecret; back: () => void }
           {found.error.code === 'not_found' ? 'It was never made here, or its key is deleted.' : found.error.message} A
           long text without spaces is taken for a secret; to search for a name, type a part of it.
         </p>
-        <p class="actions">
+        <p class="row">
           <button type="button" onClick={back}>
             Close
           </button>
@@ -193,7 +193,7 @@ function FoundSecret({ found, back }: { found: FoundBySecret; back: () => void }
         )}
       </p>
       <KeyTable keys={[key]} />
-      <p class="actions">
+      <p class="row">
         <button type="button" onClick={back}>
           Back to the list
         </button>

@@ -1,6 +1,5 @@
 import { useState } from 'preact/hooks';
 import { Table } from '../kit/data-table.tsx';
-import { Time } from '../kit/format.tsx';
 import { Section } from '../kit/page.tsx';
 import { calm, Empty, Shown } from '../kit/states.tsx';
 import { hrefOf } from '../place.ts';
@@ -43,30 +42,22 @@ export function LastRefusals({ id, recent }: { id: string; recent: Resource<Refu
                       </a>
                     ),
                   },
-                  { title: 'Time', sort: ({ at }: Refusal) => at, cell: ({ at }: Refusal) => <Time at={at} /> },
+                  { title: 'Time', as: 'time', of: ({ at }: Refusal) => at },
                   {
                     title: 'Route',
-                    sort: ({ route }: Refusal) => route ?? '',
-                    cell: ({ method, route, path }: Refusal) => (
-                      <code>
-                        {method} {route ?? path ?? '–'}
-                      </code>
-                    ),
+                    as: 'code',
+                    of: ({ method, route, path }: Refusal) => `${method} ${route ?? path ?? '–'}`,
                   },
                   {
                     title: 'Refusal',
                     sort: ({ code }: Refusal) => code,
                     cell: ({ status, code }: Refusal) => (
                       <>
-                        {status} <code class="whole">{code}</code>
+                        {status} <code class="nowrap">{code}</code>
                       </>
                     ),
                   },
-                  {
-                    title: 'Address',
-                    sort: ({ clientAddress }: Refusal) => clientAddress,
-                    cell: ({ clientAddress }: Refusal) => <code class="whole">{clientAddress}</code>,
-                  },
+                  { title: 'Address', as: 'code', of: ({ clientAddress }: Refusal) => clientAddress },
                 ]}
               />
               {!showsAll && refusals.length > FIRST && (

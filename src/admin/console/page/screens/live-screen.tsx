@@ -130,7 +130,7 @@ function Tail({ filter }: { filter: string }) {
   };
   return (
     <section aria-label="Requests">
-      <div class="toolbar">
+      <div class="row spread before">
         <p>
           {isStopped ? (
             <Badge kind="plain">Stopped</Badge>
@@ -153,7 +153,7 @@ function Tail({ filter }: { filter: string }) {
             ].join(' · ')}
           </span>
         </p>
-        <div class="actions">
+        <div class="row">
           {isStopped ? (
             <button type="button" class="primary" onClick={() => setStopped(false)}>
               Start again
@@ -221,7 +221,7 @@ const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
   {
     title: 'Time',
     cell: ({ at, gateway }) => (
-      <span class="two-lines">
+      <span class="lines">
         <Time at={at} />
         <span class="muted">{gateways.get(gateway) ?? gateway}</span>
       </span>
@@ -231,7 +231,7 @@ const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
     title: 'Request',
     isName: true,
     cell: ({ method, path, route }) => (
-      <span class="two-lines roomy">
+      <span class="lines">
         <code>
           {method} <bdi>{path ?? '(not readable)'}</bdi>
         </code>
@@ -242,7 +242,7 @@ const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
   {
     title: 'Caller',
     cell: ({ consumerId, plan, clientAddress }) => (
-      <span class="two-lines">
+      <span class="lines">
         {consumerId === null ? (
           <span>{clientAddress}</span>
         ) : isCallerId(consumerId) ? (
@@ -261,7 +261,7 @@ const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
   {
     title: 'Verdict',
     cell: ({ verdict, window, code, requestId, units = {} }) => (
-      <span class="two-lines">
+      <span class="lines">
         <VerdictBadge verdict={verdict} window={window} />
         {code !== null && (
           <a href={hrefOf(`/explain/${encodeURIComponent(requestId)}`)} aria-label={`Explain ${requestId}`}>
@@ -281,7 +281,7 @@ const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
   {
     title: 'Status',
     cell: ({ status, code }) => (
-      <span class="two-lines code-cell">
+      <span class="lines">
         {status} <span class="muted">{code !== null && <code>{code}</code>}</span>
       </span>
     ),

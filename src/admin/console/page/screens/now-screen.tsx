@@ -136,7 +136,7 @@ function Summary({ of: event }: { of: Known<NowEvent> }) {
   ];
   const shown = wrong.filter(([isSo]) => isSo);
   return (
-    <ul class="actions" aria-label="State">
+    <ul class="row" aria-label="State">
       {shown.map(([, kind, text]) => (
         <li key={text}>
           <Badge kind={kind}>{text}</Badge>
@@ -182,7 +182,7 @@ function Traffic(traffic: NowEvent['traffic']) {
   const minute = lastMinute(traffic);
   return (
     <Section title="Traffic" note="Of the last minute, with the course of ten minutes.">
-      <dl class="figures">
+      <dl class="grid figures">
         {FIGURES.map((figure) => (
           <Figure
             key={figure.name}
@@ -208,15 +208,15 @@ interface FigureOf {
   readonly name: TrafficColumn;
   readonly title: string;
   /** How the figure looks if it is not 0. */
-  readonly kind?: 'alarm' | 'notable';
+  readonly kind?: 'bad' | 'warn';
 }
 
 const FIGURES: readonly FigureOf[] = [
   { name: 'admitted', title: 'Admitted' },
-  { name: 'refused', title: 'Refused (429)', kind: 'notable' },
-  { name: 'banned', title: 'Banned (429)', kind: 'notable' },
+  { name: 'refused', title: 'Refused (429)', kind: 'warn' },
+  { name: 'banned', title: 'Banned (429)', kind: 'warn' },
   { name: 'unauthenticated', title: 'Unknown caller (401)' },
-  { name: 'failed', title: 'Failed (5xx)', kind: 'alarm' },
+  { name: 'failed', title: 'Failed (5xx)', kind: 'bad' },
 ];
 
 /** A figure of the last minute: a rate from one a second on, the count below that. */
@@ -352,7 +352,7 @@ function RefusedKeys({ now, keys, help }: { now: NowEvent; keys: readonly Refuse
                 {
                   title: '',
                   cell: (key: Refused) => (
-                    <span class="actions">
+                    <span class="row">
                       {key.state === 'banned' && (
                         <button
                           type="button"
@@ -454,7 +454,7 @@ function NearKeys({ of, help }: { of: NearList; help: (helped: Helped) => void }
     );
   return (
     <div class="stack">
-      <div class="toolbar">
+      <div class="row spread before">
         <Segments
           label="Used of a window"
           options={SHARES}
@@ -488,7 +488,7 @@ function NearTable({ keys, help }: { keys: readonly Near[]; help: (helped: Helpe
           title: 'Used',
           sort: ({ used, limit }: Near) => used / Math.max(1, limit),
           cell: ({ used, limit, window }: Near) => (
-            <span class="used">
+            <span class="stack tight">
               <Meter label={`Used of the ${windowText(window)}`} used={used} limit={limit} /> {countText(used)} of{' '}
               {countText(limit)}
             </span>
@@ -539,7 +539,7 @@ function Gateways({ of: event }: { of: Known<NowEvent> }) {
     : `Only the gateway that serves this page: ${lastKnownText(of)}.`;
   return (
     <Section title="Gateways" note={note}>
-      <ul class="cards">
+      <ul class="grid broad">
         {gateways.map((gateway) => (
           <GatewayCard key={gateway.id} {...gateway} title={names.get(gateway.id)!} seen={event} />
         ))}
@@ -558,7 +558,7 @@ function GatewayCard(gateway: Gateway & { title: string; seen: Known<unknown> })
   const expiry = daysLeft! < 0 ? 'Expired' : `Expires in ${plural(Math.floor(daysLeft!), 'day')}`;
   return (
     <li class="card">
-      <div class="card-head">
+      <div class="row spread">
         <h3>{title}</h3>
         {draining ? (
           <Badge kind="warn">Draining</Badge>

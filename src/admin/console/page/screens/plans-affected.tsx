@@ -28,8 +28,8 @@ function OfPlan({ plan, keys, customers, callers }: AffectedPlan) {
   const more = keys + customers - callers.length;
   return (
     <div class="panel stack">
-      <p class="actions">
-        <strong class="plan-name">
+      <p class="row">
+        <strong class="clamp">
           <bdi>{plan}</bdi>
         </strong>
         <span class="muted">{counts.join(', ')}</span>

@@ -181,7 +181,7 @@ function ChangedMeanwhile({ load, keepDraft }: { load: () => void; keepDraft: ()
         Someone else has changed the file. If you keep your draft, Compare shows what differs from the file as it is
         now; what the other person changed is undone unless you make the same change.
       </p>
-      <p class="actions">
+      <p class="row">
         <button type="button" onClick={keepDraft}>
           Keep my draft
         </button>
@@ -256,7 +256,7 @@ function Edit({ draft, change }: StepProps) {
       <p class="muted after">
         The gateways do not change until {mayApply ? 'you apply' : 'an admin applies'} the draft.
       </p>
-      <div class="editor-foot">
+      <div class="row spread after">
         <p id="plans-text-state" role="status">
           <CheckState checked={checked?.result ?? null} isChecked={isChecked} error={error} />
         </p>
@@ -272,7 +272,7 @@ function Edit({ draft, change }: StepProps) {
               <li key={`${one.line} ${one.column} ${one.message}`}>
                 <button type="button" class="quiet" onClick={() => editor.current?.jump(one)}>
                   <Badge kind={one.kind === 'fault' ? 'bad' : 'warn'}>Line {one.line}</Badge>
-                  <span class="fault-text">
+                  <span>
                     <span class="hidden">{one.kind}: </span>
                     {one.path !== '' && (
                       <>
@@ -441,7 +441,7 @@ function Comparison({ changes, affected, refused, live, warnings }: Compared) {
                   plan === null ? (
                     <span class="muted">every caller</span>
                   ) : (
-                    <strong class="plan-name">
+                    <strong class="clamp">
                       <bdi>{plan}</bdi>
                     </strong>
                   ),
@@ -450,7 +450,7 @@ function Comparison({ changes, affected, refused, live, warnings }: Compared) {
                 title: 'What',
                 cell: ({ what }: PlanChange) => (
                   <>
-                    {wordsOf(what)} <code class="muted change-path">{what}</code>
+                    {wordsOf(what)} <code class="muted small">{what}</code>
                   </>
                 ),
               },
@@ -478,7 +478,7 @@ function Comparison({ changes, affected, refused, live, warnings }: Compared) {
       </Section>
       {warnings.length > 0 && (
         <Section title="Warnings" note={plural(warnings.length, 'warning')}>
-          <ul class="panel notes">
+          <ul class="panel stack tight">
             {warnings.slice(0, MAX_WARNINGS).map(({ line, path, message }) => (
               <li>
                 <Badge kind="warn">Line {line}</Badge>{' '}
@@ -685,7 +685,7 @@ function Write({
   }
   return (
     <Section title="Write the file">
-      <div class="panel beside">
+      <div class="panel row">
         <p>Replaces {path} of this gateway. It reloads the file at once; your copy in Git does not change.</p>
         <button type="button" class="primary" onClick={() => setOpen(true)}>
           Write {path}…

@@ -122,7 +122,7 @@ function Version({ name }: { name: string }) {
           const one = versions[at] ?? newest;
           return (
             <>
-              <p class="actions">
+              <p class="row">
                 {kept.state === 'known' && latest !== null && versions[at] === latest && (
                   <Good of={kept}>In force</Good>
                 )}

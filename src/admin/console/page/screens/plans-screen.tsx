@@ -48,7 +48,7 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
       isName: true,
       cell: ({ name, enforce }) => (
         <>
-          <strong class="plan-name">
+          <strong class="clamp">
             <bdi>{name}</bdi>
           </strong>
           {!enforce && (
@@ -82,7 +82,7 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
             title: 'Bans',
             cell: (plan: Plan) => {
               const text = bansText(plan);
-              return text === usual ? <span class="muted">as most plans</span> : <span class="plan-bans">{text}</span>;
+              return text === usual ? <span class="muted">as most plans</span> : <span>{text}</span>;
             },
           },
         ]

@@ -45,7 +45,7 @@ export function SimulateForm({ run, simulate }: { run: Run; simulate: (record: S
   const error = fault ?? run.error?.message ?? null;
   return (
     <Section title="On which requests" note="They are decided again under the draft, and compared with what happened.">
-      <form class="panel simulate" onSubmit={submit}>
+      <form class="panel stack" onSubmit={submit}>
         <fieldset>
           <legend class="hidden">Requests to try the draft on</legend>
           {SOURCES.map(({ name, title }) => (
@@ -169,7 +169,7 @@ export function SimulationReport({ report, moreCallers = 0, timeline, kept, isCo
           </details>
         )}
         {all.length > 0 && (
-          <ul class="notes panel muted" aria-label="Notes">
+          <ul class="pre panel muted" aria-label="Notes">
             {all.map((note) => (
               <li key={note}>
                 <Prose text={note} />
@@ -189,10 +189,10 @@ export function SimulationReport({ report, moreCallers = 0, timeline, kept, isCo
               isName: true,
               cell: ({ plan, limits }: PlanCounts) => (
                 <>
-                  <strong class="plan-name">
+                  <strong class="clamp">
                     <bdi>{plan}</bdi>
                   </strong>{' '}
-                  <span class="muted change-path">
+                  <span class="muted small">
                     <Prose text={limits ?? 'not in the draft'} />
                   </span>
                 </>
@@ -247,7 +247,7 @@ function Change({ from, to }: { from: number; to: number }) {
         {to > from ? '+' : '−'}
         {countText(Math.abs(to - from))}
       </strong>{' '}
-      <span class="muted whole">
+      <span class="muted nowrap">
         {countText(from)} → {countText(to)}
       </span>
     </>
@@ -289,7 +289,7 @@ function CallersTouched({ callers }: { callers: readonly CallerCounts[] }) {
             {
               title: 'Plan',
               cell: ({ plan }: CallerCounts) => (
-                <span class="plan-name">
+                <span class="clamp">
                   <bdi>{plan}</bdi>
                 </span>
               ),
@@ -303,7 +303,7 @@ function CallersTouched({ callers }: { callers: readonly CallerCounts[] }) {
         />
       )}
       {!isWhole && callers.length > MAX_CALLERS && (
-        <p class="show-more">
+        <p class="after">
           <button type="button" onClick={() => setWhole(true)}>
             Show all {countText(callers.length)}
           </button>

@@ -1,10 +1,8 @@
-import { useState } from 'preact/hooks';
 import { CallerName } from '../kit/callers.tsx';
 import { saveCsv } from '../kit/csv.ts';
 import { Table } from '../kit/data-table.tsx';
 import { Choice, Filters, isCallerId } from '../kit/filters.tsx';
-import { countText, leftText, lengthText, millisecondsOf, plural, Time, UtcDay, useNow } from '../kit/format.tsx';
-import { ShowMore } from '../kit/more.tsx';
+import { countText, leftText, lengthText, millisecondsOf, plural, Time, useNow } from '../kit/format.tsx';
 import { Badge, Page } from '../kit/page.tsx';
 import { Good } from '../kit/seen.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
@@ -72,9 +70,6 @@ export function Retiring() {
   );
 }
 
-/** Rows of callers that are added at once. A route may have 10,000. */
-const STEP = 50;
-
 function Route({
   seen,
   days,
@@ -86,10 +81,9 @@ function Route({
   calls,
   callers,
 }: Deprecation & { days: string; seen: Known<unknown> }) {
-  const [shown, setShown] = useState(STEP);
   return (
     <section class="panel" aria-label={route}>
-      <div class="card-head">
+      <div class="row spread">
         <h2 class="break">
           <code>{route}</code>
         </h2>
@@ -124,36 +118,17 @@ function Route({
       {callers.length === 0 ? (
         <p class="muted">No caller has called it in this time.</p>
       ) : (
-        <>
-          <Table
-            caption={`Callers of ${route}`}
-            rows={callers.slice(0, shown)}
-            keyOf={({ id }: Caller) => id}
-            columns={[
-              { title: 'Caller', isName: true, cell: (caller: Caller) => <AnyCaller {...caller} /> },
-              { title: 'Plan', sort: ({ plan }: Caller) => plan ?? '', cell: ({ plan }: Caller) => plan ?? '–' },
-              {
-                title: 'Calls',
-                isNumber: true,
-                sort: ({ calls }: Caller) => calls,
-                cell: ({ calls }: Caller) => countText(calls),
-              },
-              {
-                title: 'Last day',
-                sort: ({ lastDay }: Caller) => lastDay,
-                cell: ({ lastDay }: Caller) => <UtcDay of={lastDay} />,
-              },
-            ]}
-          />
-          {callers.length > STEP && (
-            <ShowMore
-              count={Math.min(shown, callers.length)}
-              noun="caller"
-              hasMore={shown < callers.length}
-              load={() => setShown(shown + 10 * STEP)}
-            />
-          )}
-        </>
+        <Table
+          caption={`Callers of ${route}`}
+          rows={callers}
+          keyOf={({ id }: Caller) => id}
+          columns={[
+            { title: 'Caller', isName: true, share: 55, cell: (caller: Caller) => <AnyCaller {...caller} /> },
+            { title: 'Plan', share: 15, of: ({ plan }: Caller) => plan },
+            { title: 'Calls', share: 15, as: 'count', of: ({ calls }: Caller) => calls },
+            { title: 'Last day', share: 15, as: 'utcDay', of: ({ lastDay }: Caller) => lastDay },
+          ]}
+        />
       )}
     </section>
   );

@@ -77,7 +77,7 @@ function Summary({
   return (
     <section class="panel" aria-label="Summary">
       {down.length === 0 ? (
-        <p class="sentence">
+        <p class="sentence large">
           <Good of={seen}>
             {targets.length === 1 ? 'The target is' : `All ${countText(targets.length)} targets are`} up on{' '}
             {gateways === 1 ? 'the gateway' : `all ${countText(gateways)} gateways`}.
@@ -85,7 +85,7 @@ function Summary({
         </p>
       ) : (
         <>
-          <p class="sentence">
+          <p class="sentence large">
             <Badge kind="bad">
               {plural(down.length, 'target')} of {countText(targets.length)} left out
             </Badge>
@@ -126,7 +126,7 @@ function OneUpstream({ name, on, targets, seen }: Upstream & { seen: Known<unkno
               title: 'Target',
               isName: true,
               sort: ({ name }: Target) => name,
-              cell: ({ name }: Target) => <code class="roomy wide">{name}</code>,
+              cell: ({ name }: Target) => <code class="wide">{name}</code>,
             },
             {
               title: 'Gateways up',
@@ -144,7 +144,7 @@ function OneUpstream({ name, on, targets, seen }: Upstream & { seen: Known<unkno
             {
               title: 'Each gateway',
               cell: ({ on }: Target) => (
-                <ul class="inline">
+                <ul class="row">
                   {on.map(({ gateway, usable }) => (
                     <li key={gateway.id}>
                       {gateway.host} {usable ? <Good of={seen}>Up</Good> : <Badge kind="bad">Left out</Badge>}
@@ -156,7 +156,7 @@ function OneUpstream({ name, on, targets, seen }: Upstream & { seen: Known<unkno
           ]}
         />
       )}
-      <p class="hint in-flight">
+      <p class="hint after">
         In flight: {on.map(({ gateway, inFlight }) => `${gateway.host} ${countText(inFlight)}`).join(' · ')}
       </p>
     </Section>

@@ -24,7 +24,7 @@ export function WhereFrom({ id }: { id: string }) {
                   <Time at={firstAt} />
                 </p>
                 <p>
-                  This secret has ended, and is still sent: last from <code class="whole">{network}</code>{' '}
+                  This secret has ended, and is still sent: last from <code class="nowrap">{network}</code>{' '}
                   <Time at={lastAt} />.
                 </p>
               </div>
@@ -58,7 +58,7 @@ const COLUMNS = [
     title: 'Network',
     isName: true,
     sort: ({ network }: Row) => network ?? '',
-    cell: ({ network }: Row) => (network === null ? 'All others' : <code class="whole">{network}</code>),
+    cell: ({ network }: Row) => (network === null ? 'All others' : <code class="nowrap">{network}</code>),
   },
   {
     title: 'First',
