@@ -5,6 +5,7 @@ import { bansList } from './cli/bans/list.ts';
 import { completionScript } from './cli/completion.ts';
 import { consoleLink } from './cli/console.ts';
 import { customersList, customersShow } from './cli/customers/customers-show.ts';
+import { customersUsage } from './cli/customers/customers-usage.ts';
 import { deprecations } from './cli/deprecations-command.ts';
 import { doctor } from './cli/doctor-command.ts';
 import { docs } from './cli/documents/docs.ts';
@@ -102,6 +103,7 @@ const GROUPS: Readonly<Record<string, readonly Entry[]>> = {
     ...changesUnder('customers'),
     ['List the customers', customersList],
     ['Show a customer and its keys', customersShow],
+    ['List customers by how much they have used', customersUsage],
   ],
   Look: [
     ['List the callers that are refused right now', now],

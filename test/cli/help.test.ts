@@ -86,6 +86,7 @@ test('a command that prints a table takes --no-header, and its help lists it and
     'plans simulate',
     'bans list',
     'customers list',
+    'customers usage',
     'audit',
     'usage',
     'now',

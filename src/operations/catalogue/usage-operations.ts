@@ -3,6 +3,7 @@ import { isZone } from '../../config/plans-schema.ts';
 import { Failure, Refused } from '../../failure.ts';
 import { count, limitName, time, WINDOWS, wholeNumber } from '../../model/values.ts';
 import { addTopUp, historyOf, operatorsUsageOf, resetCounts, takeTopUpBack } from '../account-usage.ts';
+import { customerByUse, customersByUse } from '../customers-by-use.ts';
 import { keyUsage } from '../key-usage-report.ts';
 import { amount, cursor, PAGE, textRule } from '../operation-values.ts';
 import { changeOfUsage } from '../recorded.ts';
@@ -278,6 +279,45 @@ export const exportUsage = defineOperation({
     if ('fault' in span) throw new Failure('refused', span.fault);
     const { unreadable, ...page } = await usagePage(store, span, { key, customer }, { limit, cursor: after });
     return { output: { ...page, unreadable: unreadableReport(unreadable), isKept: store.keepsHistory() } };
+  },
+});
+
+const aboveRule = 'must be a whole number of percent from 1 to 100';
+const MAX_CUSTOMERS = 10_000;
+
+export const listCustomersByUse = defineOperation({
+  name: 'listCustomersByUse',
+  line: 'GET /usage/customers',
+  role: 'viewer',
+  sentence: 'Lists the customers by how much of a limit their keys have used together, the largest share first.',
+  description:
+    'Looks at the first 10,000 customers. With how much was admitted in the last seven days and in those before, when nothing is left at that pace, and ' +
+    'how many keys there are. All of it is in one answer, without pages.',
+  on: 'store',
+  readsMuch: true,
+  input: z.strictObject({
+    window: limitName
+      .optional()
+      .describe('The window, such as month; the longest in which a customer has a limit unless given.'),
+    above: z
+      .string(aboveRule)
+      .regex(/^(?:[1-9]\d?|100)$/, aboveRule)
+      .optional()
+      .describe('Only customers that have used this much of it, in percent.')
+      .meta({ examples: ['80'] }),
+    top: wholeNumber(1, MAX_CUSTOMERS).default(100).describe('At most this many customers.'),
+  }),
+  output: z.strictObject({
+    customers: z.array(customerByUse),
+    matching: count.describe('How many customers match, also those beyond `top`.'),
+    searched: count.describe('How many customers were looked at.'),
+    isWhole: z.boolean().describe('False if there may be more customers than were looked at.'),
+    unreadable,
+  }),
+  async run(store, { window = null, above = '0', top }) {
+    const asked = { window, above: Number(above) / 100, most: top, keepsHistory: store.keepsHistory() };
+    const { unreadable, ...found } = await customersByUse(store, asked);
+    return { output: { ...found, unreadable: unreadableReport(unreadable) } };
   },
 });
 

@@ -38,6 +38,7 @@ import type {
   showKeyDeprecations,
 } from '../../../operations/catalogue/recorded-operations.ts';
 import type {
+  listCustomersByUse,
   resetUsage,
   showHistory,
   showUsage,
@@ -78,6 +79,9 @@ export type UndoneTopUp = OutputOf<typeof undoTopUp>;
 export type Reset = OutputOf<typeof resetUsage>;
 export type NewReset = Omit<InputOf<typeof resetUsage>, 'id'>;
 export type History = OutputOf<typeof showHistory>;
+
+export type CustomerUseList = OutputOf<typeof listCustomersByUse>;
+export type CustomerByUse = CustomerUseList['customers'][number];
 
 export type RefusedPage = OutputOf<typeof listRefused>;
 export type LiftedBan = OutputOf<typeof liftBan>;

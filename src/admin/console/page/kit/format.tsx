@@ -24,6 +24,11 @@ export function rateText(value: number): string {
   return value >= 100 ? count.format(value) : rate.format(value);
 }
 
+/** A part of all, from 0 to 1: `89 %`, rounded down so that 100 % is all of it. */
+export function shareText(share: number): string {
+  return share > 0 && share < 0.01 ? 'under 1 %' : `${Math.floor(share * 100)} %`;
+}
+
 /** `1 key`, `2 keys`. */
 export function plural(value: number, noun: string, nouns = `${noun}s`): string {
   return `${countText(value)} ${value === 1 ? noun : nouns}`;

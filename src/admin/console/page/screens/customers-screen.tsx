@@ -16,6 +16,7 @@ import type { Customer, CustomerPage, InForce } from '../types.ts';
 import { ATTRIBUTE_COLUMNS, FILTERED } from './attribute-fields.tsx';
 import { useStandings } from './caller-state.ts';
 import { CustomerState } from './customer-facts.tsx';
+import { CustomersByUse, HowListed } from './customers-by-use.tsx';
 
 const CreateDialog = later(async () => (await import('./key-form.tsx')).CreateCustomerDialog);
 
@@ -56,8 +57,22 @@ export function Customers() {
       Create customer…
     </button>
   );
+  if (query.get('by') === 'use')
+    return (
+      <Page title="Customers" beside={<HowListed />}>
+        <CustomersByUse />
+      </Page>
+    );
   return (
-    <Page title="Customers" beside={create}>
+    <Page
+      title="Customers"
+      beside={
+        <>
+          <HowListed />
+          {create}
+        </>
+      }
+    >
       <search aria-label="Customers">
         <form class="filters" onSubmit={(event: Event) => event.preventDefault()}>
           <TextFilter

@@ -1,5 +1,5 @@
 import { Table } from '../kit/data-table.tsx';
-import { countText, Time } from '../kit/format.tsx';
+import { countText, shareText, Time } from '../kit/format.tsx';
 import { Section } from '../kit/page.tsx';
 import { calm, Empty, Shown } from '../kit/states.tsx';
 import { useResource } from '../requests.ts';
@@ -29,13 +29,6 @@ export function WhereFrom({ id }: { id: string }) {
                 </p>
               </div>
             ))}
-            {isKept ? (
-              <p class="muted">
-                Calls since <Time at={since} dayOnly={true} />, refused ones among them.
-              </p>
-            ) : (
-              <p class="muted">Nothing is added at present: usage.networks or usage.history is off.</p>
-            )}
             {networks.length === 0 ? (
               <Empty title="No calls in the last 30 days." />
             ) : (
@@ -45,6 +38,13 @@ export function WhereFrom({ id }: { id: string }) {
                 keyOf={({ network }: Row) => network ?? ''}
                 columns={COLUMNS}
               />
+            )}
+            {isKept ? (
+              <p class="muted after">
+                Calls since <Time at={since} dayOnly={true} />, refused ones among them.
+              </p>
+            ) : (
+              <p class="muted after">Nothing is added at present: usage.networks or usage.history is off.</p>
             )}
           </>
         )}
@@ -71,6 +71,6 @@ const COLUMNS = [
     title: 'Share',
     isNumber: true,
     sort: ({ share }: Row) => share,
-    cell: ({ share }: Row) => (share < 0.01 ? 'under 1 %' : `${Math.round(share * 100)} %`),
+    cell: ({ share }: Row) => shareText(share),
   },
 ] as const;
