@@ -141,7 +141,7 @@ async function petsOf(
     const remedy = 'Run `tollgate serve`, which forwards to what gateway.yaml says.';
     throw new Failure('bad_settings', `The pet service can stand for one upstream, and there are ${names}. ${remedy}`);
   }
-  const targets = [...upstreams.values()].flatMap(({ targets }) => targets);
+  const targets = [...upstreams.values()].flatMap(({ targets }) => targets.map(({ url }) => url));
   return { isNeeded: upstreams.size === 1, replaced: targets.filter((target) => target !== DEFAULT_PETS_ORIGIN) };
 }
 

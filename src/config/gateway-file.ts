@@ -9,7 +9,7 @@ import type { Path } from './fault.ts';
 import { type GatewayFile, gatewaySchema, listenEntry, routeEntry, upstreamEntry } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';
 import { routesOf } from './routes.ts';
-import { instant, timeout } from './setting-values.ts';
+import { faultOfTarget, instant, targetOf, timeout } from './setting-values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type ParseResult, parseYaml } from './yaml.ts';
 
 type RouteEntry = GatewayFile['routes'][number];
@@ -305,9 +305,15 @@ function atService({ path, rewrite }: RouteEntry): string {
 
 /** Whether two upstreams are the same, or have a target in common. */
 function reachOneService(one: string, other: string, upstreams: unknown): boolean {
-  const targetsOf = (name: string) => asArray(field(field(upstreams, name), 'targets'));
+  const targetsOf = (name: string) => asArray(field(field(upstreams, name), 'targets')).map(urlOf);
   if (one === '' || other === '') return false;
   return one === other || targetsOf(one).some((target) => targetsOf(other).includes(target));
+}
+
+/** The address of a target, written alone or with a weight, in its normal form. */
+function urlOf(target: unknown): unknown {
+  const url = isMapping(target) ? field(target, 'url') : target;
+  return typeof url === 'string' && faultOfTarget(url) === null ? targetOf(url) : url;
 }
 
 function checkMethods(methods: readonly unknown[], fault: Note): void {
@@ -390,7 +396,7 @@ const MAX_NAMES = 10;
 
 function checkUpstream(raw: unknown, fault: Note, warn: Note): void {
   checkFieldRules(raw, fault);
-  const targets = asArray(field(raw, 'targets'));
+  const targets = asArray(field(raw, 'targets')).map(urlOf);
   for (const i of repeated(targets)) fault(['targets', i], 'is there already; leave it out.');
   const tls = field(raw, 'tls');
   if (!isMapping(tls)) return;

@@ -200,15 +200,48 @@ const health = z
   })
   .transform(inMs('interval', 'timeout'));
 
+const STICKY_RULE = 'must have one of `cookie: NAME`, `key` and `address`, such as `{ cookie: session }` or `{ key }`';
+
+/** Written `{ key }`, which YAML reads as null, or `{ key: true }`. */
+const given = z.union([z.null(), z.literal(true)]).optional();
+
+const sticky = z
+  .strictObject(
+    {
+      cookie: z
+        .string('must be the name of a cookie')
+        .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/, 'must be the name of a cookie')
+        .optional()
+        .describe('Requests with the same value of this cookie get the same target; those without the cookie get any.'),
+      key: given.describe(
+        'Requests of the same key, or of the same subject of tokens, get the same target; on a route without keys those of the same address.',
+      ),
+      address: given.describe('Requests of the same client address get the same target.'),
+    },
+    STICKY_RULE,
+  )
+  .refine((by) => Object.keys(by).length === 1, STICKY_RULE)
+  .transform((sticky) => {
+    if (sticky.cookie !== undefined) return { by: 'cookie', name: sticky.cookie } as const;
+    return { by: 'key' in sticky ? 'key' : 'address' } as const;
+  });
+
 /** One entry of `upstreams` in gateway.yaml, as it is written. */
 export const upstreamEntry = z.strictObject({
   targets: z
     .array(values.target(), AT_LEAST_ONE_TARGET)
     .min(1, AT_LEAST_ONE_TARGET)
     .max(1_000, 'must not have more than 1000 addresses')
+    .refine(
+      (targets) => targets.length === 0 || targets.some(({ weight }) => weight !== 0),
+      'must have a target with a weight above 0',
+    )
     .describe(
-      'Addresses of the service: scheme, host and port, or `unix:/path`. A base path, as in `http://10.0.0.7:9000/store`, is put in front of the path of each request, but not of `health.path`. A request goes to the target with the fewest requests in flight. A target that cannot be reached, or fails three times in a row to give a usable response, is left out for 1 s, then 2 s, up to 30 s, and let back in gradually. The only target of an upstream without `health` is never left out. When a target sends bytes that answer no request, the gateway logs an error and opens a new connection to it for each request during the next minute. Names are resolved for each new connection; an answer is kept for its TTL. If there is only one upstream, UPSTREAM_URL in the environment replaces its targets.',
+      'Addresses of the service: scheme, host and port, or `unix:/path`. A base path, as in `http://10.0.0.7:9000/store`, is put in front of the path of each request, but not of `health.path`. A request goes to the target with the fewest requests in flight. With weights, as in `{ url: http://10.0.0.2:80, weight: 5 }`, targets get requests in proportion to them, whatever they have in flight; a target without `weight` has 1, and 0 takes it out. A target that cannot be reached, or fails three times in a row to give a usable response, is left out for 1 s, then 2 s, up to 30 s, and let back in gradually. The only target of an upstream without `health` is never left out. When a target sends bytes that answer no request, the gateway logs an error and opens a new connection to it for each request during the next minute. Names are resolved for each new connection; an answer is kept for its TTL. If there is only one upstream, UPSTREAM_URL in the environment replaces its targets.',
     ),
+  sticky: orNull(sticky).describe(
+    'Sends requests that belong together to one target, chosen by a hash of what they share and of the address of each target, by weight. So all gateways choose the same, and when a target comes or goes, only its own requests move. While it is left out, they get the next.',
+  ),
   connectTimeout: values
     .timeout()
     .prefault('2s')

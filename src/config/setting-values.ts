@@ -274,13 +274,29 @@ const SOCKET = /^unix:\/[^\0]{1,106}$/;
 /** An origin, with a base path or without. */
 const ADDRESS = /^(https?:\/\/[^/?#@\\\s]+)((?:\/(?:[A-Za-z0-9._~!$&'()+,;=:@-]|%[0-9A-Fa-f]{2})+)*)\/?$/;
 
+const TARGET_RULE =
+  'must be an address such as http://127.0.0.1:9000, https://pets.internal or unix:/run/pets.sock, alone or as `url` beside its `weight`';
+
+/** A target of an upstream: its address alone, or with its weight. */
+export function target() {
+  const weighted = z.strictObject({
+    url: targetUrl().describe('Address of the target.'),
+    weight: wholeNumber(0, 1_000)
+      .prefault(1)
+      .describe('The part of the requests that it gets, beside the weights of the other targets. 0 takes it out.'),
+  });
+  return z
+    .union([targetUrl(), weighted], TARGET_RULE)
+    .transform((given) => (typeof given === 'string' ? { url: given, weight: 1 } : given));
+}
+
 /**
  * The address of an upstream: an origin, perhaps with a base path, parsed to `scheme://host:port/base` without a
  * trailing slash, or `unix:/path`.
  */
-export function target() {
+function targetUrl() {
   return z
-    .string('must be an address such as http://127.0.0.1:9000, https://pets.internal or unix:/run/pets.sock')
+    .string(TARGET_RULE)
     .superRefine((text, context) => {
       const fault = faultOfTarget(text);
       if (fault !== null) context.addIssue({ code: 'custom', message: fault });

@@ -281,16 +281,20 @@ function upstreamsOf(file: GatewayFile, url: string | null) {
     Object.entries(file.upstreams).map(([name, entry]) => {
       // What these three say of its routes is in the routes.
       const { headers: _, validate: __, compression: ___, ...upstream } = entry;
-      return [name, { name, ...upstream, targets: url === null ? upstream.targets : [targetOf(url)] }];
+      return [
+        name,
+        { name, ...upstream, targets: url === null ? upstream.targets : [{ url: targetOf(url), weight: 1 }] },
+      ];
     }),
   );
 }
 
 function viaOf(
   routes: readonly Route[],
-  upstreams: ReadonlyMap<string, { readonly targets: readonly string[] }>,
+  upstreams: ReadonlyMap<string, { readonly targets: readonly { readonly url: string }[] }>,
 ): string {
-  const text = JSON.stringify([routes.map(({ path }) => path), [...upstreams.values()].map(({ targets }) => targets)]);
+  const urls = [...upstreams.values()].map(({ targets }) => targets.map(({ url }) => url));
+  const text = JSON.stringify([routes.map(({ path }) => path), urls]);
   return `tollgate-${createHash('sha256').update(text).digest('hex').slice(0, 10)}`;
 }
 

@@ -151,8 +151,9 @@ function flatten(issue: Issue, around: Path): PlacedIssue[] {
   return meant === undefined ? [{ issue, path }] : meant.flatMap((inner) => flatten(inner, path));
 }
 
+/** Whether a value of the right type has this fault. */
 function isInside(issue: Issue): boolean {
-  return issue.code === 'unrecognized_keys';
+  return issue.code === 'unrecognized_keys' || issue.code === 'custom';
 }
 
 function messageOf(issue: Issue, found: unknown): string {

@@ -101,6 +101,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   slot = UNWATCHED;
   place: PoolSlot | null = null;
   readonly share: ConsumerShare;
+  readonly affinity: string | null;
   #wait: DeadlineError['wait'] | 'client' = 'connection';
   #waitMs = 0;
   readonly #upstream: Upstream;
@@ -134,6 +135,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   ) {
     this.#upstream = upstream;
     this.share = share;
+    this.affinity = request.affinity ?? null;
     this.#request = request;
     this.#response = response;
     this.#relay = new ResponseToClient(response, hooks.reader);

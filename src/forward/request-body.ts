@@ -14,6 +14,8 @@ export interface ForwardRequest {
   readonly method: string;
   /** Path and query, exactly as they were routed, or as the route rewrites them. */
   readonly target: string;
+  /** As of a `ConnectionWaiter`. */
+  readonly affinity?: string | null;
   /** The lines (`linesOf`) of all fields except Host, which is the target's authority. */
   readonly lines: string;
   /** Null if the request has no body. */

@@ -135,6 +135,26 @@ export function upstreamOf({ upstreams }: Pick<GatewayDeps, 'upstreams'>, { rout
   return upstreams.get(route.upstream)!;
 }
 
+/** What the request shares with others that get the same target (`sticky` of the upstream); null if it may get any. */
+export function affinityOf(
+  deps: Pick<GatewayDeps, 'upstreams'>,
+  { head, match, caller, origin }: AdmittedRequest,
+): string | null {
+  const { sticky = null } = upstreamOf(deps, match).options;
+  if (sticky === null) return null;
+  if (sticky.by === 'cookie') return cookieIn(valuesOf(head.fields.rawHeaders, 'cookie'), sticky.name);
+  return (sticky.by === 'key' ? caller.consumer?.id : null) ?? origin.address;
+}
+
+/** The first value of a cookie (RFC 6265 section 4.2.1); null without one. */
+function cookieIn(fields: readonly string[], name: string): string | null {
+  for (const pair of fields.flatMap((field) => field.split(';'))) {
+    const [own, value] = pair.split('=', 2);
+    if (value !== undefined && own!.trim() === name) return value.trim();
+  }
+  return null;
+}
+
 /**
  * The passage of a request that is forwarded. Rewrites its fields, bounds its body and merges the response's fields with the
  * gateway's.
@@ -183,6 +203,7 @@ function wantsCompression({ httpVersion, fields }: Head, rules: CompressionRules
 class Passing implements ForwardRequest, ForwardHooks {
   readonly method: string;
   readonly target: string;
+  readonly affinity: string | null;
   readonly lines: string;
   readonly sent: (() => void) | null;
   readonly body: RequestBody | null;
@@ -207,6 +228,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     const { head, match } = admitted;
     this.method = head.method;
     this.target = targetFor(deps, admitted);
+    this.affinity = affinityOf(deps, admitted);
     const { checkedBody } = admitted;
     this.body =
       checkedBody === null

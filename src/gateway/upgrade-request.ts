@@ -9,6 +9,7 @@ import type { GatewayDeps } from './gateway-deps.ts';
 import type { Cuttable, FullBecause, WatchedRecord } from './open-web-sockets.ts';
 import {
   type AdmittedRequest,
+  affinityOf,
   type Passage,
   requestFieldsOf,
   responseFieldsOf,
@@ -70,6 +71,7 @@ function startUpgrade(
   return upgrade(
     upstreamOf(deps, match),
     {
+      affinity: affinityOf(deps, admitted),
       target: targetFor(deps, admitted),
       fields: requestFieldsOf(deps, admitted),
       protocol: form.protocol,
@@ -90,7 +92,7 @@ function startUpgrade(
         flow.leavePlace();
         deps.records.closeWebSocket({
           requestId: record.requestId,
-          route: match.route.path,
+          route: match.name,
           consumerId: caller.consumer?.id ?? null,
           ...tunnel,
         });

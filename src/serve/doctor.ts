@@ -284,10 +284,10 @@ async function* findingsOfTargets({ upstreams }: Settings, nowMs: number): Async
       continue;
     }
     const { connectTimeoutMs } = upstream;
-    const reached = await Promise.all(upstream.targets.map((target) => connectedTo(target, { connectTimeoutMs, tls })));
+    const reached = await Promise.all(upstream.targets.map(({ url }) => connectedTo(url, { connectTimeoutMs, tls })));
     const hasOther = reached.some((outcome) => !(outcome instanceof Error));
     for (const [i, outcome] of reached.entries()) {
-      const where = `${upstream.targets[i]} of upstream ${upstream.name}`;
+      const where = `${upstream.targets[i]!.url} of upstream ${upstream.name}`;
       if (outcome instanceof Error) {
         const message = `${where} cannot be reached (${causeOf(outcome)}). Start the service, or correct upstreams.${upstream.name}.targets in gateway.yaml.`;
         yield { check: 'target', state: hasOther ? 'warn' : 'fail', message };

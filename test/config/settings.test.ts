@@ -131,7 +131,7 @@ describe('settings', () => {
       admin: { host: 'localhost', port: 0, token: 'let-me-in-if-you-can' },
       dataFolder: folder,
     });
-    expect(settings.upstreams.get('store')?.targets).toEqual(['http://pets:9001']);
+    expect(settings.upstreams.get('store')?.targets).toEqual([{ url: 'http://pets:9001', weight: 1 }]);
   });
 
   test('are read as numbers of milliseconds and bytes', async () => {
@@ -150,7 +150,7 @@ describe('settings', () => {
     expect(() => (settings.routes as unknown[]).push({})).toThrow(TypeError);
     expect(() => (settings.routes[0]!.methods as string[]).push('PUT')).toThrow(TypeError);
     expect(() => (settings.upstreams as Map<string, unknown>).clear()).toThrow(TypeError);
-    expect(() => (settings.upstreams.get('store')!.targets as string[]).push('x')).toThrow(TypeError);
+    expect(() => (settings.upstreams.get('store')!.targets as unknown[]).push('x')).toThrow(TypeError);
   });
 
   test('what is probably wrong is a warning with its position (reliability 117)', async () => {

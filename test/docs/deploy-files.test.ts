@@ -6,6 +6,7 @@ import { readEnvironment, type Variables } from '../../src/config/environment.ts
 import { durationMs } from '../../src/config/setting-values.ts';
 import { filesOf } from '../../src/config/settings.ts';
 import { ClientAddresses } from '../../src/listen/client-address.ts';
+import { eventually } from '../support/conditions.ts';
 import { freePort } from '../support/free-port.ts';
 import { blocksOf, textOf } from '../support/guides.ts';
 import { ROOT, startTollgate, temporaryFolder } from '../support/processes.ts';
@@ -323,16 +324,7 @@ function optionOfPage(name: string): number {
 
 /** Waits until an address answers with 200. */
 async function answered(url: string): Promise<void> {
-  await expect
-    .poll(
-      () =>
-        fetch(url).then(
-          ({ status }) => status,
-          () => 0,
-        ),
-      { timeout: 20_000 },
-    )
-    .toBe(200);
+  await eventually(async () => expect((await fetch(url)).status).toBe(200));
 }
 
 /**

@@ -20,7 +20,13 @@ test('an answer whose reader is behind waits for it beyond writeTimeout: the cli
   const clock = { nowMs: 0 };
   const timeouts = { connectTimeoutMs: 5_000, responseTimeoutMs: 5_000, bodyTimeoutMs: 5_000 };
   const bounds = { maxConnections: 10, maxQueue: 0, fairShare: 1 };
-  const pool = new Upstream({ targets: [target], ...timeouts, ...bounds, tls: null, monotonicMs: () => clock.nowMs });
+  const pool = new Upstream({
+    targets: [{ url: target, weight: 1 }],
+    ...timeouts,
+    ...bounds,
+    tls: null,
+    monotonicMs: () => clock.nowMs,
+  });
   atEnd(() => pool.close());
   const results: ForwardResult[] = [];
   const waiting: (() => void)[] = [];

@@ -87,7 +87,7 @@ function openPool(target: string, tls: UpstreamTls | null = null) {
   /** Each time that the target sent what was not asked for, whether its connections had been reused until then. */
   const unasked: boolean[] = [];
   const pool = new Upstream({
-    targets: [target],
+    targets: [{ url: target, weight: 1 }],
     connectTimeoutMs: 5_000,
     responseTimeoutMs: 5_000,
     bodyTimeoutMs: 5_000,

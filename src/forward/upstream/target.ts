@@ -26,9 +26,17 @@ export interface UpstreamTargetEvents {
   readonly onUnasked: (target: string, begins: boolean) => void;
 }
 
+export interface WeightedTarget {
+  readonly url: string;
+  readonly weight: number;
+}
+
 /** One address of an upstream, with its connections and its recent failures. */
 export class UpstreamTarget implements ConnectionKeeper {
   readonly address: UpstreamAddress;
+  readonly weight: number;
+  /** The requests that it has missed so far beside the others by its weight. Only the upstream uses this. */
+  credit = 0;
   readonly #name: string;
   readonly #events: UpstreamTargetEvents;
   readonly #dialing: DialOptions;
@@ -52,18 +60,19 @@ export class UpstreamTarget implements ConnectionKeeper {
   #closed = false;
   #retired = false;
 
-  /** @param name as written in gateway.yaml */
+  /** @param url as in gateway.yaml @param weight its part of the requests; 0 takes it out */
   constructor(
-    name: string,
+    { url, weight }: WeightedTarget,
     dialing: DialOptions,
     deadlines: Deadlines,
     buffers: Buffers,
     events: UpstreamTargetEvents,
   ) {
     this.#buffers = buffers;
-    this.#name = name;
+    this.#name = url;
+    this.weight = weight;
     this.#events = events;
-    this.address = addressOf(name);
+    this.address = addressOf(url);
     this.#dialing = dialing;
     this.#deadlines = deadlines;
   }

@@ -4,12 +4,14 @@ import { FairShares, type Share } from '../../io/fair-shares.ts';
 import { NoUpstreamError } from '../faults.ts';
 import type { DialOptions, UpstreamAddress } from './dial.ts';
 import { RetryBudget, type RetryOutcome } from './retry-budget.ts';
-import { UpstreamTarget, type UpstreamTargetEvents } from './target.ts';
+import { UpstreamTarget, type UpstreamTargetEvents, type WeightedTarget } from './target.ts';
 import type { UpstreamConnection } from './upstream-connection.ts';
 
 interface UpstreamOptions extends DialOptions {
-  /** `http://host:port`, `https://host:port`, `unix:/path`; at least one. */
-  readonly targets: readonly string[];
+  /** Each `http://host:port`, `https://host:port` or `unix:/path`; at least one with a weight above 0. */
+  readonly targets: readonly WeightedTarget[];
+  /** By what requests are bound to a target; null or left out if they are not. */
+  readonly sticky?: Sticky | null;
   readonly responseTimeoutMs: number;
   readonly bodyTimeoutMs: number;
   readonly maxConnections: number;
@@ -24,8 +26,13 @@ interface UpstreamOptions extends DialOptions {
   readonly onRetry?: (outcome: RetryOutcome) => void;
 }
 
+/** What requests share that get one target. */
+type Sticky = { readonly by: 'key' | 'address' } | { readonly by: 'cookie'; readonly name: string };
+
 /** A request on its way through an upstream. */
 export interface ConnectionWaiter {
+  /** What it shares with other requests that get the same target; null or left out if it may get any. */
+  readonly affinity?: string | null;
   /** The share of its consumer, which has a place for it. */
   readonly share: ConsumerShare;
   /** Its slot in the pool; null at first. Only the upstream uses this. */
@@ -67,7 +74,8 @@ export interface PoolSlot {
 
 /**
  * A service behind the gateway, with a bounded number of connections to its targets and a bounded queue for them, both
- * divided fairly among the consumers. Each request goes to the usable target with the fewest requests in flight.
+ * divided fairly among the consumers. Each request goes to the usable target with the fewest requests in flight; targets of different
+ * weights get requests in proportion to them.
  */
 export class Upstream {
   readonly options: UpstreamOptions;
@@ -75,6 +83,9 @@ export class Upstream {
   /** Bounds the retries of all requests together. */
   readonly retryBudget = new RetryBudget();
   readonly #targets: readonly UpstreamTarget[];
+  /** Those that get requests. */
+  readonly #serving: readonly UpstreamTarget[];
+  readonly #isWeighted: boolean;
   readonly #shares: FairShares<ConnectionWaiter>;
   /** Index of the target to consider first, so that equally busy targets are taken in turn. */
   #next = 0;
@@ -90,7 +101,9 @@ export class Upstream {
       onChange: options.onTarget ?? (() => {}),
       onUnasked: options.onUnasked ?? (() => {}),
     };
-    this.#targets = options.targets.map((name) => new UpstreamTarget(name, options, this.deadlines, buffers, events));
+    this.#targets = options.targets.map((one) => new UpstreamTarget(one, options, this.deadlines, buffers, events));
+    this.#serving = this.#targets.filter(({ weight }) => weight > 0);
+    this.#isWeighted = this.#serving.some(({ weight }) => weight !== this.#serving[0]!.weight);
   }
 
   /** Requests that have a connection or wait for one. */
@@ -151,7 +164,7 @@ export class Upstream {
   get canRetry(): boolean {
     if (this.#closed) return false;
     const nowMs = this.deadlines.nowMs();
-    return this.#targets.some((target) => target.isReachable || !target.isEjected(nowMs));
+    return this.#serving.some((target) => target.isReachable || !target.isEjected(nowMs));
   }
 
   /**
@@ -183,9 +196,9 @@ export class Upstream {
     if (this.#leavesOut()) waiter.place?.target?.failed(false, cause);
   }
 
-  /** Takes the target that a request would get now. @throws NoUpstreamError */
-  lease(): TargetLease {
-    const target = this.#choose([]);
+  /** Takes the target that a request would get now. @param affinity as of a `ConnectionWaiter` @throws NoUpstreamError */
+  lease(affinity: string | null): TargetLease {
+    const target = this.#take([], affinity);
     if (target === null) throw new NoUpstreamError(this.#nextUsableInMs());
     target.enter();
     return {
@@ -219,7 +232,7 @@ export class Upstream {
   }
 
   #connect(waiter: ConnectionWaiter, place: PoolSlot): void {
-    const target = this.#choose(place.tried);
+    const target = this.#take(place.tried, waiter.affinity ?? null);
     if (target === null) {
       waiter.onNotConnected(new NoUpstreamError(this.#nextUsableInMs()));
       return;
@@ -265,7 +278,7 @@ export class Upstream {
 
   /** Whether targets are ejected. Leaving out an upstream's only target would gain nothing. */
   #leavesOut(): boolean {
-    return this.#targets.length > 1;
+    return this.#serving.length > 1;
   }
 
   /**
@@ -275,8 +288,8 @@ export class Upstream {
    * other clients are refused although the service is running. So if all targets are left out, those that can be
    * reached continue to serve.
    */
-  #choose(tried: readonly UpstreamTarget[]): UpstreamTarget | null {
-    const targets = this.#targets;
+  #choose(tried: readonly UpstreamTarget[], affinity: string | null = null): UpstreamTarget | null {
+    const targets = this.#serving;
     const nowMs = targets.length === 1 ? 0 : this.deadlines.nowMs();
     let best: UpstreamTarget | null = null;
     let lastResort: UpstreamTarget | null = null;
@@ -284,24 +297,64 @@ export class Upstream {
       const target = targets[(this.#next + i) % targets.length]!;
       if (tried.includes(target)) continue;
       if (!target.isEjected(nowMs)) {
-        if (best === null || isBetter(target, best)) best = target;
+        if (best === null || this.#isBetter(target, best, affinity)) best = target;
       } else if (target.isReachable && (lastResort === null || target.inFlight < lastResort.inFlight))
         lastResort = target;
     }
-    best ??= lastResort;
+    return best ?? lastResort;
+  }
+
+  /** Chooses a target for a request. */
+  #take(tried: readonly UpstreamTarget[], affinity: string | null): UpstreamTarget | null {
+    const taken = this.#choose(tried, affinity);
+    if (taken === null || affinity !== null) return taken;
     // Continue after the chosen target, so that a target that is left out does not give its whole share to its
     // neighbour.
-    if (best !== null) this.#next = (targets.indexOf(best) + 1) % targets.length;
-    return best;
+    this.#next = (this.#serving.indexOf(taken) + 1) % this.#serving.length;
+    if (this.#isWeighted) this.#credit(taken, tried);
+    return taken;
+  }
+
+  /**
+   * Smooth weighted round robin, as in nginx: each request credits every target that could have got it with its weight, and the one that
+   * got it pays for all. So requests to a heavy target are spread over time.
+   */
+  #credit(taken: UpstreamTarget, tried: readonly UpstreamTarget[]): void {
+    const nowMs = this.deadlines.nowMs();
+    for (const target of this.#serving) {
+      if (target !== taken && (tried.includes(target) || target.isEjected(nowMs))) continue;
+      target.credit += target.weight;
+      taken.credit -= target.weight;
+    }
+  }
+
+  #isBetter(one: UpstreamTarget, other: UpstreamTarget, affinity: string | null): boolean {
+    if (one.isBusy !== other.isBusy) return other.isBusy;
+    if (affinity !== null) return preference(affinity, one) > preference(affinity, other);
+    if (this.#isWeighted) return one.credit + one.weight > other.credit + other.weight;
+    return one.inFlight < other.inFlight;
   }
 
   #nextUsableInMs(): number {
     const nowMs = this.deadlines.nowMs();
-    const rests = this.#targets.flatMap((target) => target.restMs(nowMs) ?? []);
+    const rests = this.#serving.flatMap((target) => target.restMs(nowMs) ?? []);
     return rests.length === 0 ? 1_000 : Math.min(...rests);
   }
 }
 
-function isBetter(one: UpstreamTarget, other: UpstreamTarget): boolean {
-  return one.isBusy === other.isBusy ? one.inFlight < other.inFlight : other.isBusy;
+/**
+ * How much a target is preferred for what shares an affinity: weighted rendezvous hashing. The target with the highest value is
+ * taken, so that one that comes or goes moves no request of another.
+ */
+function preference(affinity: string, { name, weight }: UpstreamTarget): number {
+  return weight / -Math.log(uniform(`${name}\n${affinity}`));
+}
+
+/** A number above 0 and below 1 that a text always gives: FNV-1a, with the last step of MurmurHash3 to spread it evenly. */
+function uniform(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return ((hash ^ (hash >>> 16)) >>> 0) / 2 ** 32 + 2 ** -33;
 }

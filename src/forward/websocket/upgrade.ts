@@ -17,6 +17,8 @@ import { checkSwitch, NonUpgradeResponse, readOtherHead } from './upgrade-respon
 interface UpgradeRequest {
   /** Path and query, exactly as they were routed, or as the route rewrites them. */
   readonly target: string;
+  /** As of a `ConnectionWaiter`. */
+  readonly affinity: string | null;
   /** All fields except Host, Connection and Upgrade. */
   readonly fields: readonly string[];
   /** The client's value of Upgrade. */
@@ -128,7 +130,7 @@ class Upgrading implements Timed {
   /** @param tries how many targets may be tried, including this one; nothing has been sent to those tried before */
   #connect(tries: number): void {
     try {
-      this.#lease = this.#upstream.lease();
+      this.#lease = this.#upstream.lease(this.#request.affinity);
     } catch (error) {
       this.#fail(error);
       return;

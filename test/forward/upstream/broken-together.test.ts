@@ -19,7 +19,7 @@ test.each(['resetAndDestroy', 'end'] as const)(
     const timeouts = { connectTimeoutMs: 60_000, responseTimeoutMs: 60_000, bodyTimeoutMs: 60_000 };
     const bounds = { maxConnections: REQUESTS, maxQueue: 0, fairShare: 1 };
     const pool = new Upstream({
-      targets: [target],
+      targets: [{ url: target, weight: 1 }],
       ...timeouts,
       ...bounds,
       tls: null,

@@ -27,7 +27,7 @@ test('a changed address is used at the latest when a connection is 30 s old, how
   const { port } = old.address() as AddressInfo;
   const moved = await serve('127.0.0.2', port);
   const upstream = new Upstream({
-    targets: [`http://pets.internal:${port}`],
+    targets: [{ url: `http://pets.internal:${port}`, weight: 1 }],
     connectTimeoutMs: 1_000,
     responseTimeoutMs: 1_000,
     bodyTimeoutMs: 1_000,

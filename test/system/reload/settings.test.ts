@@ -3,6 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { Agent, get, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { startGateway, type TestGateway } from '../../support/gateway.ts';
 import { ROOT, startProcess, temporaryFolder } from '../../support/processes.ts';
@@ -112,6 +113,36 @@ test('what cannot change while it runs is named in the log, and the rest of the 
   expect((JSON.parse(line) as { settings: string[] }).settings).toEqual(['listen']);
   const answer = await gateway.get('/v1/pets', key);
   expect([answer.status, answer.headers.get('ratelimit')]).toEqual([200, null]);
+});
+
+test('new weights divide the next requests, and no request is lost while they come into force (reliability 513)', async () => {
+  const [one, two] = await Promise.all(
+    ['one', 'two'].map((name) => startUpstream((_request, response) => response.end(name))),
+  );
+  const given = (weight: number) => `${one!.origin}, { url: '${two!.origin}', weight: ${weight} }`;
+  const gateway = await startGateway({ upstream: given(0) });
+  const { key } = await gateway.createKey('endless');
+  const told: string[] = [];
+  let hasEnded = false;
+  const client = async () => {
+    while (!hasEnded) {
+      const answer = await gateway.get('/v1/pets', key);
+      told.push(`${answer.status} ${await answer.text()}`);
+    }
+  };
+  const clients = Promise.all(Array.from({ length: 8 }, client));
+  await eventually(() => expect(told.length).toBeGreaterThan(40));
+  await change(gateway, given(0), given(3));
+  await gateway.process.until(inForce);
+  const before = told.length;
+  await eventually(() => expect(told.length).toBeGreaterThan(before + 200));
+  hasEnded = true;
+  await clients;
+  expect(new Set(told)).toEqual(new Set(['200 one', '200 two']));
+  expect(told.slice(0, 40)).not.toContain('200 two');
+  const after = told.slice(before + 40);
+  const share = after.filter((one) => one === '200 two').length / after.length;
+  expect(Math.abs(share - 0.75)).toBeLessThan(0.05);
 });
 
 test('a change that cannot be brought into force leaves all as it was', async () => {
