@@ -29,7 +29,7 @@ export const traffic = showCommand({
 
 type Report = OutputOf<typeof showTrafficHistory>;
 
-/** A line for each step, then one for each series. What is unknown is `?`. */
+/** A line for each step, then one for each series and one for all requests. What is unknown is `?`. */
 function asText({ by, step, period, before }: Report, { terminal }: Print): string {
   const steps = period.points.map(({ at, known, requests, errors, p50Ms, p99Ms }, i) => [
     at.slice(0, step === 'day' ? 10 : 16),
@@ -38,19 +38,22 @@ function asText({ by, step, period, before }: Report, { terminal }: Print): stri
     ...(before === null ? [] : [String(before.points[i]?.requests ?? '?')]),
     known === 'part' ? 'in part' : '',
   ]);
-  const series = period.series.map(({ value, isOthers, requests, errors, ...times }) => [
-    isOthers ? 'others' : (value ?? 'none'),
+  const rowOf = (name: string, { requests, errors, ...times }: Report['period']['total']) => [
+    name,
     String(requests),
     String(errors),
     ...latencies(times),
-  ]);
+  ];
+  const series = period.series.map(({ value, isOthers, ...numbers }) =>
+    rowOf(isOthers ? 'others' : (value ?? 'none'), numbers),
+  );
   const lost = period.points.reduce((sum, point) => sum + point.lost, 0);
   const numbers = ['requests', 'errors', 'p50 ms', 'p99 ms'];
   const ofSteps = table([step, ...numbers, ...(before === null ? [] : ['before']), 'known'], steps, terminal);
   const note = lost === 0 ? '' : `${lost} requests were counted and lost while the store was away.\n`;
-  return `${ofSteps}\n${table([by, ...numbers], series, terminal)}${note}`;
+  return `${ofSteps}\n${table([by, ...numbers], [...series, rowOf('all', period.total)], terminal)}${note}`;
 }
 
-function latencies({ p50Ms, p99Ms }: Pick<Report['period']['series'][number], 'p50Ms' | 'p99Ms'>): string[] {
+function latencies({ p50Ms, p99Ms }: Pick<Report['period']['total'], 'p50Ms' | 'p99Ms'>): string[] {
   return [p50Ms, p99Ms].map((ms) => (ms === null ? '-' : String(ms)));
 }

@@ -52,6 +52,7 @@ const period = z.strictObject({
   to: time.describe(
     'The end of the span. The present minute is not part of it: gateways report a minute when it is over.',
   ),
+  total: z.strictObject(numbers).describe('All requests of the steps that are known.'),
   points: z
     .array(
       z.strictObject({
@@ -201,7 +202,8 @@ export async function trafficIn(
     ...(step.minutes === 0 ? NOTHING_KNOWN : numbersOf(step.total)),
   }));
   const series = by === 'status' ? statusSeries(steps) : namedSeries(steps, dimension, top);
-  return { from: textOf(span.fromMs), to: textOf(span.toMs), points, series };
+  const total = numbersOf(sumOf(steps.map(({ total }) => total)));
+  return { from: textOf(span.fromMs), to: textOf(span.toMs), total, points, series };
 }
 
 const NOTHING_KNOWN = { requests: null, errors: null, p50Ms: null, p99Ms: null };
