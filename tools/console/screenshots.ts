@@ -49,6 +49,11 @@ function screensOf({ keys, customer, refusedRequestId }: Stand): readonly Screen
       isReady: (page) => page.getByText('No faults').waitFor(),
     },
     { name: 'explain', path: `/explain/${refusedRequestId()}`, isReady: heading(/Earliest moment/) },
+    {
+      name: 'traffic',
+      path: '/traffic?range=24h',
+      isReady: (page) => page.getByRole('table', { name: 'Requests by route' }).waitFor(),
+    },
     { name: 'live', path: '/live', isReady: (page) => page.getByRole('row').nth(12).waitFor() },
     { name: 'upstreams', path: '/upstreams', isReady: heading('store') },
     {

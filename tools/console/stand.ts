@@ -3,6 +3,18 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
+import {
+  BOUNDS_MS,
+  type Cells,
+  DIMENSIONS,
+  type Dimension,
+  encodeNames,
+  encodeRecord,
+  nameOf,
+  newCells,
+  STATUS_CLASSES,
+} from '../../src/operations/traffic/traffic-record.ts';
+import { KEPT_MS, PART_MS, type TrafficPart } from '../../src/operations/traffic/traffic-store.ts';
 import { startPets } from '../../src/pets/server.ts';
 import { recordAdmitted, recordRefused } from '../../src/stores/embedded/history-costs.ts';
 import { keyspace } from '../../src/stores/redis/keyspace.ts';
@@ -89,7 +101,7 @@ export function startStand({ keepsData = true, firstBan = FIRST_BAN } = {}): Pro
     const { gateway, finish } = await prepare(endings, { REDIS_URL: redisUrl }, firstBan);
     const gateways = [await gateway('a'), await gateway('b')] as const;
     const rest = await finish(gateways);
-    await writePast(redisUrl, rest.keys);
+    await writePast(redisUrl, rest.keys, rest.customer.id);
     return { ...rest, gateways, redis };
   });
 }
@@ -246,7 +258,7 @@ async function createRecords(admin: string, token: string): Promise<Pick<AnyStan
 }
 
 /** Writes the past of two keys into the store, as if they had called for 92 days: the charts show more than a minute. */
-async function writePast(redisUrl: string, keys: AnyStand['keys']): Promise<void> {
+async function writePast(redisUrl: string, keys: AnyStand['keys'], customerId: string): Promise<void> {
   const redis = new Redis(redisUrl);
   const present = Math.floor(Date.now() / HOUR_MS);
   for (const { id } of [keys.banned, keys.near, keys.fine]) {
@@ -260,7 +272,85 @@ async function writePast(redisUrl: string, keys: AnyStand['keys']): Promise<void
     }
     await redis.set(keyspace.history(id), Buffer.from(history!), 'EX', 92 * 86_400);
   }
+  await writeTraffic(redis, customerId);
   redis.disconnect();
+}
+
+/** Of each dimension the values, with their part of the requests. */
+const TRAFFIC: Readonly<Record<Dimension, readonly (readonly [value: string | null, part: number])[]>> = {
+  route: [
+    ['/v1/pets', 0.7],
+    ['/v1/pets/{petId}', 0.3],
+  ],
+  plan: [
+    ['free', 0.4],
+    ['pro', 0.35],
+    ['team', 0.25],
+  ],
+  customer: [
+    [null, 0.75],
+    ['', 0.25],
+  ],
+  upstream: [['store', 1]],
+};
+
+/** Which past hour no gateway has reported, and which past minutes. In others the service failed. */
+export const UNKNOWN = { hour: 30, minutes: [20, 21, 22] } as const;
+const FAILED = { hour: 5, minutes: [40, 41, 42, 43, 44] } as const;
+
+/** Writes the traffic of 61 days by hour, and of two hours by minute. The customer is the one of the stand. */
+async function writeTraffic(redis: Redis, customerId: string): Promise<void> {
+  const names = DIMENSIONS.flatMap((dimension) =>
+    TRAFFIC[dimension].map(([value]) => nameOf(dimension, value === '' ? customerId : value)),
+  );
+  const parts = DIMENSIONS.flatMap((dimension) => TRAFFIC[dimension].map(([, part]) => part));
+  const recordOf = (requests: number, errors: number, marks: readonly number[]) => {
+    const series = parts.map((part, i) => [DIMENSIONS.length + i, cellsOf(requests * part, errors * part)] as const);
+    return encodeRecord(
+      { reports: marks.length, lost: 0, marks: new Set(marks), series: new Map(series) },
+      names,
+      Infinity,
+    );
+  };
+  const set = (part: TrafficPart, at: number, bytes: Uint8Array) =>
+    redis.set(keyspace.traffic(part, at), Buffer.from(bytes), 'PX', KEPT_MS[part]);
+  const [hour, minute] = [Math.floor(Date.now() / HOUR_MS), Math.floor(Date.now() / PART_MS.minute)];
+  const busy = (at: number) => 1 + 0.5 * Math.sin(at / 4) + (at % 24 >= 7 && at % 24 <= 20 ? 1.5 : 0);
+  for (let day = Math.floor(hour / 24) - 61; day <= Math.floor(hour / 24); day++)
+    await set('names', day, encodeNames(names));
+  for (let ago = 1; ago < 24 * 61; ago++) {
+    const requests = Math.round(9_000 * busy(hour - ago));
+    const marks = Array.from({ length: 60 }, (_, i) => i);
+    if (ago !== UNKNOWN.hour)
+      await set('hour', hour - ago, recordOf(requests, ago === FAILED.hour ? requests / 4 : 20, marks));
+  }
+  for (let ago = 1; ago < 120; ago++) {
+    const requests = Math.round(150 * busy((minute - ago) / 10));
+    const errors = (FAILED.minutes as readonly number[]).includes(ago) ? requests / 3 : 0;
+    if (!(UNKNOWN.minutes as readonly number[]).includes(ago))
+      await set('minute', minute - ago, recordOf(requests, errors, [1]));
+  }
+}
+
+function cellsOf(requests: number, errors: number): Cells {
+  const cells = newCells();
+  const add = (at: number, count: number) => {
+    cells[at]! += Math.round(count);
+  };
+  add(STATUS_CLASSES.indexOf('2xx'), requests - errors);
+  add(STATUS_CLASSES.indexOf('5xx'), errors);
+  let rest = cells.reduce((sum, count) => sum + count, 0);
+  for (const [ms, part] of [
+    [250, 0.03],
+    [50, 0.12],
+    [10, 0.35],
+    [5, 1],
+  ] as const) {
+    const count = Math.min(rest, Math.round(requests * part));
+    rest -= count;
+    add(STATUS_CLASSES.length + BOUNDS_MS.indexOf(ms), count);
+  }
+  return cells;
 }
 
 /** Callers that call both gateways in turn: one is banned, one refused, one near its limit, one fine, one on the old route. */

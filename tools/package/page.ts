@@ -22,9 +22,12 @@ const FONTS: Readonly<Record<string, string>> = {
  */
 const GROUPS = [
   { name: 'dialogs', test: /\/page\/(?:help|finder|screens\/(?:opened-dialog|key-form|key-dialogs))\.tsx$/ },
-  { name: 'plans', test: /\/screens\/plans-(?!kept)/ },
-  { name: 'watch', test: /\/screens\/(?:now|live|explain)-/ },
-  { name: 'records', test: /\/screens\/(?:key|keys|customer|customers|retiring|upstreams|audit)-screen/ },
+  { name: 'plans', test: /\/screens\/plans-(?!kept)|\/kit\/(?:editor|patch-view|yaml-parts|run)\./ },
+  { name: 'watch', test: /\/screens\/(?:now|traffic|live|explain|upstreams)-|\/kit\/(?:tabs|verdict-badge)\./ },
+  {
+    name: 'records',
+    test: /\/screens\/(?:(?:key|keys|customer|customers|retiring|audit)-screen|key-table|key-details|caller-card|caller-record|customer-facts|last-)|\/kit\/(?:use|csv|more|search)\./,
+  },
   { name: 'main', test: /./ },
 ].map((group, i) => ({ ...group, priority: 9 - i, includeDependenciesRecursively: false }));
 

@@ -1,7 +1,13 @@
 import { text } from 'node:stream/consumers';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type EmbeddedStand, type Stand, startEmbeddedStand, startStand } from '../../../tools/console/stand.ts';
+import {
+  type EmbeddedStand,
+  type Stand,
+  startEmbeddedStand,
+  startStand,
+  UNKNOWN,
+} from '../../../tools/console/stand.ts';
 import { ROOM } from '../../support/room.ts';
 import { launchBrowser, screensOf, untilDriven, type Visit, visit } from './console-visit.ts';
 
@@ -61,7 +67,7 @@ describe.each([
   });
 
   test('every screen shows its data, breaks no rule of its content security policy and throws nothing', () => {
-    expect(seen).toHaveLength(13);
+    expect(seen).toHaveLength(14);
     expect([...viewer.violations, ...viewer.errors]).toEqual([]);
   });
 
@@ -127,6 +133,50 @@ describe.each([
     await page.waitForURL(/[?]until=2036-12-31$/);
     await page.getByRole('table', { name: 'Changes, newest first' }).getByRole('row').nth(1).waitFor();
   });
+
+  test.runIf(gateways === 2)(
+    'Traffic shows what is unknown as unknown, what failed, the time before and who is behind it',
+    async () => {
+      const { page } = viewer;
+      await page.goto('/console/traffic');
+      await page.getByRole('table', { name: 'Requests by route' }).getByText('/v1/pets/{petId}').waitFor();
+      await page.getByText('Table: Requests').click();
+      const minutes = page.getByRole('table', { name: 'Requests', exact: true }).getByRole('row');
+      expect(await minutes.filter({ hasText: 'unknown' }).count()).toBeGreaterThanOrEqual(UNKNOWN.minutes.length);
+      await page.getByRole('group', { name: 'Range' }).getByRole('button', { name: '30 days' }).click();
+      await page.waitForURL(/[?]range=30d/);
+      await page
+        .locator('.figures')
+        .getByText(/^([+−]\d+ %|as before)$/)
+        .waitFor();
+      await page.getByRole('button', { name: /^The time before/ }).waitFor();
+      await page.getByRole('group', { name: 'By' }).getByRole('button', { name: 'Customer' }).click();
+      await page.getByRole('link', { name: stand.customer.name }).click();
+      await page.getByRole('heading', { name: stand.customer.name }).waitFor();
+    },
+  );
+
+  test.runIf(gateways === 2)(
+    'a bar of Traffic leads to its time alone, and a change of the plans is a mark on it',
+    async () => {
+      const { page } = viewer;
+      await page.goto('/console/traffic?range=30d');
+      const chart = page.getByRole('img', { name: /^Requests: / });
+      await page.getByRole('link', { name: /Plans changed/ }).waitFor();
+      await chart.focus();
+      await chart.press('End');
+      await page
+        .getByText(/Plans changed/)
+        .first()
+        .waitFor();
+      await chart.press('ArrowLeft');
+      await chart.press('Enter');
+      await page.waitForURL(/range=own/);
+      await page.getByText('by hour').waitFor();
+      await page.goBack();
+      await page.waitForURL(/range=30d/);
+    },
+  );
 
   test('Key shows the usage of a range that the address names, with its totals and as CSV', async () => {
     const { page } = viewer;

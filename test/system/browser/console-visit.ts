@@ -92,6 +92,13 @@ export function screensOf({ keys, customer, refusedRequestId }: Stand | Embedded
     },
     { name: 'plans: history', path: '/plans/history', shown: table(/Versions of plans/) },
     { name: 'explain', path: `/explain/${refusedRequestId()}`, shown: (page) => page.locator('.sentence').waitFor() },
+    {
+      name: 'traffic',
+      path: '/traffic',
+      // A gateway without a past reports its first minute when that is over.
+      shown: (page) =>
+        page.getByRole('table', { name: 'Requests by route' }).or(page.getByText('Nothing is known')).first().waitFor(),
+    },
     { name: 'live', path: '/live', shown: table('Requests, newest first') },
     { name: 'upstreams', path: '/upstreams', shown: table('Targets of store') },
     { name: 'retiring', path: '/retiring', shown: link('Old mobile app') },

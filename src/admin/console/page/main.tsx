@@ -42,6 +42,13 @@ const SCREENS: readonly NamedScreen[] = [
     load: async () => (await import('./screens/now-screen.tsx')).Now,
   },
   {
+    path: '/traffic',
+    title: 'Traffic',
+    group: 'Watch',
+    icon: 'chart',
+    load: async () => (await import('./screens/traffic-screen.tsx')).Traffic,
+  },
+  {
     path: '/live',
     title: 'Requests',
     group: 'Watch',

@@ -37,6 +37,7 @@ import type {
   listDeprecations,
   showKeyDeprecations,
 } from '../../../operations/catalogue/recorded-operations.ts';
+import type { showTrafficHistory } from '../../../operations/catalogue/traffic-operations.ts';
 import type {
   listCustomersByUse,
   resetUsage,
@@ -110,6 +111,9 @@ export type DeprecationPage = OutputOf<typeof listDeprecations>;
 export type Deprecation = DeprecationPage['deprecations'][number];
 export type ChangePage = OutputOf<typeof listChanges>;
 export type Change = ChangePage['changes'][number];
+
+export type TrafficHistory = OutputOf<typeof showTrafficHistory>;
+export type TrafficPeriod = TrafficHistory['period'];
 
 export type NearList = OutputOf<typeof listNear>;
 export type GatewayList = OutputOf<typeof listGateways>;

@@ -31,6 +31,7 @@ const ICONS: readonly IconName[] = [
     'back',
     'book',
     'calendar',
+    'chart',
     'check',
     'copy',
     'customer',
@@ -256,7 +257,7 @@ function Parts() {
                 </dd>
               </div>
             </dl>
-            <BarChart id="chart" title="Requests by verdict" series={BY_QUOTA} bars={BARS} step="an hour" />
+            <BarChart id="chart" title="Requests by verdict" series={BY_QUOTA} bars={BARS} step="hour" />
             <div class="panel">
               <WindowList
                 of={{

@@ -1,4 +1,6 @@
+import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { hrefOf, navigate } from '../place.ts';
 import { Table } from './data-table.tsx';
 import { countText } from './format.tsx';
 
@@ -8,7 +10,7 @@ export interface Series {
   readonly title: string;
   /** The custom property of its colour: `--admitted`. */
   readonly color: string;
-  /** Drawn as stripes. */
+  /** Drawn as stripes; a line as dashes. */
   readonly isStriped?: boolean;
 }
 
@@ -22,172 +24,369 @@ export const BY_QUOTA: readonly Series[] = [
 export interface Bar {
   /** Where the bar stands in time, as text: `12:04:30`. */
   readonly label: string;
-  readonly values: Readonly<Record<string, number>>;
+  /** By the names of the series; null: unknown. A line has a gap where there is no value. */
+  readonly values: Readonly<Record<string, number | null | undefined>>;
+  /** `unknown`: nothing is known of this time, which is not the same as nothing. `part`: some of it is unknown. `running`: it is not over. */
+  readonly state?: keyof typeof STATES | undefined;
+  /** The screen with what is behind the bar. */
+  readonly path?: string | undefined;
+  /** What was changed in this time, a line each. */
+  readonly changes?: readonly string[];
 }
 
-interface BarChartProps {
+const STATES = {
+  unknown: 'Unknown: no gateway has reported this time.',
+  part: 'Not all of this time is known.',
+  running: 'This time is not over.',
+} as const;
+
+interface TimeChartProps {
   readonly id: string;
-  /** What the chart shows, for its heading in the table and for screen readers. */
+  /** What the chart shows. */
   readonly title: string;
   readonly series: readonly Series[];
+  /** Series that are drawn as lines over the others. */
+  readonly over?: readonly Series[];
   /** Oldest first. */
   readonly bars: readonly Bar[];
-  /** What one bar is: `5 seconds`. */
+  /** The time of one bar: `5 seconds`, `hour`. */
   readonly step: string;
+  /** A value as text, with its unit. */
+  readonly text?: (value: number) => string;
+  /** The bar under the pointer of charts that share it. Without it the chart has its own. */
+  readonly cursor?: Cursor;
+}
+
+/** Which bar is chosen: charts of the same bars show the same one. */
+export interface Cursor {
+  readonly at: number | null;
+  readonly move: (at: number | null) => void;
 }
 
 const HEIGHT = 190;
-const LEFT = 44;
+const LEFT = 52;
 const BOTTOM = 22;
 const TOP = 8;
 
+/** Stacked bars over time. */
+export function BarChart(props: TimeChartProps) {
+  return (
+    <TimeChart
+      {...props}
+      totalOf={(values, series) => series.reduce((sum, { name }) => sum + (values[name] ?? 0), 0)}
+      draw={({ bars, series, slot, yOf, id }) =>
+        bars.map(({ values, state }, i) => {
+          let below = 0;
+          return series.map(({ name, color, isStriped }) => {
+            const value = values[name] ?? 0;
+            if (value === 0) return null;
+            const y = yOf(below + value);
+            const height = Math.max(1, yOf(below) - y);
+            below += value;
+            const box = { x: LEFT + (i + 0.12) * slot, y, width: slot * 0.76, height };
+            return (
+              <>
+                <rect {...box} fill={`var(${color})`} />
+                {isStriped && <rect {...box} fill={`url(#${id}-stripes)`} />}
+                {state !== undefined && <rect {...box} fill={`url(#${id}-hatch)`} />}
+              </>
+            );
+          });
+        })
+      }
+    />
+  );
+}
+
+/** Lines over time, such as those of a latency. */
+export function LineChart(props: TimeChartProps) {
+  return <TimeChart {...props} isOfLines totalOf={highestOf} draw={(plot) => <Lines {...plot} />} />;
+}
+
+function highestOf(values: Bar['values'], series: readonly Series[]): number {
+  return Math.max(0, ...series.map(({ name }) => values[name] ?? 0));
+}
+
+function Lines({ bars, series, slot, yOf }: Omit<Plot, 'id'>) {
+  return series.map(({ name, color, isStriped }) => (
+    <path
+      key={name}
+      class={`line ${isStriped ? 'dashed' : ''}`}
+      stroke={`var(${color})`}
+      d={lineOf(
+        bars.map(({ values }) => values[name]),
+        slot,
+        yOf,
+      )}
+    />
+  ));
+}
+
+/** A path through the middle of each bar, with a gap where there is no value. A value between two gaps is a short dash. */
+function lineOf(values: readonly (number | null | undefined)[], slot: number, yOf: (value: number) => number): string {
+  let isDrawn = false;
+  return values
+    .map((value, i) => {
+      if (value === undefined || value === null) {
+        isDrawn = false;
+        return '';
+      }
+      const isAlone = !isDrawn && (values[i + 1] ?? null) === null;
+      const step = `${isDrawn ? 'L' : 'M'}${LEFT + (i + (isAlone ? 0.3 : 0.5)) * slot} ${yOf(value)}`;
+      isDrawn = true;
+      return isAlone ? `${step}h${slot * 0.4}` : step;
+    })
+    .join('');
+}
+
+interface Plot {
+  readonly id: string;
+  readonly bars: readonly Bar[];
+  /** Those that the reader has not switched off. */
+  readonly series: readonly Series[];
+  /** The width of a bar. */
+  readonly slot: number;
+  readonly yOf: (value: number) => number;
+}
+
 /**
- * Stacked bars over time. The arrow keys and the pointer move along the bars, the line below says what the chosen one
- * holds, and a table has the same numbers.
+ * The frame of a chart over time. The arrow keys and the pointer move along the bars, and beside the chosen one stands what it holds. The
+ * legend switches series off, and a table has the same numbers.
  */
-export function BarChart({ id, title, series, bars, step }: BarChartProps) {
-  const [chosen, setChosen] = useState<number | null>(null);
+function TimeChart({
+  id,
+  title,
+  series: own,
+  over = [],
+  bars,
+  step,
+  text = countText,
+  cursor,
+  isOfLines = false,
+  totalOf,
+  draw,
+}: TimeChartProps & {
+  isOfLines?: boolean;
+  /** How high a bar is. */
+  totalOf: (values: Bar['values'], series: readonly Series[]) => number;
+  draw: (plot: Plot) => ComponentChildren;
+}) {
+  const [ownAt, setOwnAt] = useState<number | null>(null);
+  const [off, setOff] = useState<readonly string[]>([]);
+  const { at: chosen, move: choose } = cursor ?? { at: ownAt, move: setOwnAt };
   const frame = useRef<HTMLElement>(null);
   const width = useWidth(frame);
-  const totals = bars.map(({ values }) => series.reduce((sum, { name }) => sum + (values[name] ?? 0), 0));
-  const highest = niceCeiling(Math.max(0, ...totals));
+  const all = [...own, ...over];
+  const isOn = ({ name }: Series) => !off.includes(name);
+  const [series, lines] = [own.filter(isOn), over.filter(isOn)];
+  const totals = bars.map(({ values }) => totalOf(values, series));
+  const highest = niceCeiling(Math.max(0, ...totals, ...bars.map(({ values }) => highestOf(values, lines))));
   const slot = (width - LEFT) / Math.max(1, bars.length);
   const yOf = (value: number) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / highest);
+  const at = chosen === null ? null : Math.min(chosen, bars.length - 1);
+  const path = at === null ? undefined : bars[at]?.path;
+  const open = () => {
+    if (path !== undefined) navigate(path);
+  };
   const move = (event: KeyboardEvent) => {
     const at = chosen ?? bars.length - 1;
+    if (event.key === 'Enter') open();
     const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: bars.length - 1 }[event.key];
     if (next === undefined) return;
     event.preventDefault();
-    setChosen(Math.min(bars.length - 1, Math.max(0, next)));
+    choose(Math.min(bars.length - 1, Math.max(0, next)));
   };
   const point = (event: PointerEvent) => {
     const box = (event.currentTarget as SVGSVGElement).getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * width - LEFT;
-    setChosen(x < 0 ? null : Math.min(bars.length - 1, Math.floor(x / slot)));
+    choose(x < 0 ? null : Math.min(bars.length - 1, Math.floor(x / slot)));
   };
-  const shown = chosen === null ? null : (bars[Math.min(chosen, bars.length - 1)] ?? null);
-  const sums = series.map(({ title, name }) => `${title} ${countText(sumOf(bars, name))}`).join(', ');
+  const turn = (name: string) => {
+    const isOff = off.includes(name);
+    // One series stays.
+    if (isOff || series.length + lines.length > 1) setOff(isOff ? off.filter((one) => one !== name) : [...off, name]);
+  };
+  const sumText = (name: string) => (isOfLines ? '' : countText(sumOf(bars, name)));
+  const sums = all.map(({ title, name }) => `${title} ${sumText(name)}`.trim()).join(', ');
+  const textIn = ({ values, state }: Bar, name: string) =>
+    values[name] === null || (state === 'unknown' && values[name] === undefined)
+      ? 'unknown'
+      : values[name] === undefined && isOfLines
+        ? 'none'
+        : text(values[name] ?? 0);
   return (
     <figure class="chart" ref={frame}>
-      <ul class="row small before legend">
-        {series.map(({ name, title, color, isStriped }) => (
-          <li key={name}>
-            <svg class="swatch" viewBox="0 0 12 12" aria-hidden="true">
-              <rect width="12" height="12" rx="2" fill={`var(${color})`} />
-              {isStriped && <path d="M0 12 12 0M-3 3 3-3M9 15 15 9" class="stripe" />}
-            </svg>
-            {title} <span class="muted">{countText(sumOf(bars, name))}</span>
-          </li>
-        ))}
-      </ul>
-      <svg
-        class="plot"
-        viewBox={`0 0 ${width} ${HEIGHT}`}
-        role="img"
-        tabindex={0}
-        aria-label={`${title}: ${sums}. The arrow keys move along the bars.`}
-        aria-describedby={`${id}-readout`}
-        onKeyDown={move}
-        onPointerMove={point}
-        onPointerLeave={() => setChosen(null)}
-        onBlur={() => setChosen(null)}
-      >
-        <defs>
-          <pattern
-            id={`${id}-stripes`}
-            width="6"
-            height="6"
-            patternUnits="userSpaceOnUse"
-            patternTransform="rotate(45)"
-          >
-            <path d="M0 0V6" class="stripe" />
-          </pattern>
-        </defs>
-        {[0, 0.5, 1].map((part) => {
-          const y = yOf(highest * part);
-          return (
-            <g key={part}>
-              <path d={`M${LEFT} ${y}H${width}`} class="grid" />
-              <text x={LEFT - 8} y={y + 4} text-anchor="end">
-                {shortText(highest * part)}
-              </text>
-            </g>
-          );
-        })}
-        {bars.map(({ values }, i) => {
-          let below = 0;
-          const x = LEFT + i * slot;
-          return (
-            <g key={i} class={i === chosen ? 'chosen' : ''}>
-              <rect class="column" x={x} y={TOP} width={slot} height={HEIGHT - TOP - BOTTOM} />
-              {series.map(({ name, color, isStriped }) => {
-                const value = values[name] ?? 0;
-                if (value === 0) return null;
-                const y = yOf(below + value);
-                const height = Math.max(1, yOf(below) - y);
-                below += value;
-                const box = { x: x + slot * 0.12, y, width: slot * 0.76, height };
-                return (
-                  <>
-                    <rect {...box} fill={`var(${color})`} />
-                    {isStriped && <rect {...box} fill={`url(#${id}-stripes)`} />}
-                  </>
-                );
-              })}
-            </g>
-          );
-        })}
-        {ticksOf(bars, width < 480 ? 2 : 4).map((i) => (
-          <text
-            key={i}
-            x={LEFT + (i + 0.5) * slot}
-            y={HEIGHT - 6}
-            text-anchor={i === 0 ? 'start' : i === bars.length - 1 ? 'end' : 'middle'}
-          >
-            {bars[i]!.label}
-          </text>
-        ))}
-      </svg>
-      <p class="readout" id={`${id}-readout`} aria-live="polite">
-        {shown === null ? (
-          <span class="muted">One bar is {step}.</span>
-        ) : (
-          <>
-            <strong>{shown.label}</strong>{' '}
-            {series.map(({ name, title }) => `${title} ${countText(shown.values[name] ?? 0)}`).join(' · ')}
-          </>
-        )}
-      </p>
+      <figcaption class="row spread before">
+        <p>
+          <strong>{title}</strong>{' '}
+          <span class="muted">
+            {isOfLines ? 'by' : 'per'} {step}
+          </span>
+        </p>
+        <ul class="row small legend">
+          {all.map((one) => (
+            <li key={one.name}>
+              <button type="button" aria-pressed={!off.includes(one.name)} onClick={() => turn(one.name)}>
+                <Swatch of={one} isLine={isOfLines || lines.includes(one)} />
+                {one.title} <span class="muted">{sumText(one.name)}</span>
+              </button>
+            </li>
+          ))}
+        </ul>
+      </figcaption>
+      <div class="plot-frame">
+        <svg
+          class={`plot ${path === undefined ? '' : 'opens'}`}
+          viewBox={`0 0 ${width} ${HEIGHT}`}
+          role="img"
+          tabindex={0}
+          aria-label={`${title}: ${sums}. The arrow keys move along the bars.${
+            bars.some(({ path }) => path !== undefined) ? ' Enter opens one.' : ''
+          }`}
+          aria-describedby={`${id}-readout`}
+          onKeyDown={move}
+          onClick={open}
+          onPointerMove={point}
+          onPointerLeave={() => choose(null)}
+          onBlur={() => choose(null)}
+        >
+          <defs>
+            {['stripes', 'hatch'].map((kind) => (
+              <pattern
+                key={kind}
+                id={`${id}-${kind}`}
+                width="6"
+                height="6"
+                patternUnits="userSpaceOnUse"
+                patternTransform={`rotate(${kind === 'hatch' ? -45 : 45})`}
+              >
+                <path d="M0 0V6" class={kind} />
+              </pattern>
+            ))}
+          </defs>
+          {(highest === 1 && !isOfLines ? [0, 1] : [0, 0.5, 1]).map((part) => {
+            const y = yOf(highest * part);
+            return (
+              <g key={part}>
+                <path d={`M${LEFT} ${y}H${width}`} class="grid" />
+                <text x={LEFT - 8} y={y + 4} text-anchor="end">
+                  {isOfLines ? text(highest * part) : shortText(highest * part)}
+                </text>
+              </g>
+            );
+          })}
+          {bars.map(({ state = '' }, i) => (
+            <rect
+              key={i}
+              class={`column ${state} ${i === at ? 'chosen' : ''}`}
+              x={LEFT + i * slot}
+              y={TOP}
+              width={slot}
+              height={HEIGHT - TOP - BOTTOM}
+            />
+          ))}
+          {draw({ id, bars, series, slot, yOf })}
+          <Lines bars={bars} series={lines} slot={slot} yOf={yOf} />
+          {bars.map(
+            ({ changes = [] }, i) =>
+              changes.length > 0 && (
+                <path key={i} class="change" d={`M${LEFT + (i + 0.5) * slot} ${HEIGHT - BOTTOM}V${TOP}m0 0l-4-7h8z`} />
+              ),
+          )}
+          {ticksOf(bars, width < 480 ? 2 : 4).map((i) => (
+            <text
+              key={i}
+              x={LEFT + (i + 0.5) * slot}
+              y={HEIGHT - 6}
+              text-anchor={i === 0 ? 'start' : i === bars.length - 1 ? 'end' : 'middle'}
+            >
+              {bars[i]!.label}
+            </text>
+          ))}
+        </svg>
+        <div
+          class="readout"
+          id={`${id}-readout`}
+          aria-live="polite"
+          style={at === null ? {} : besideBar(LEFT + at * slot, slot, width)}
+        >
+          {at !== null && bars[at] !== undefined && (
+            <>
+              <strong>{bars[at].label}</strong>
+              {bars[at].state !== undefined && <p>{STATES[bars[at].state]}</p>}
+              {all.filter(isOn).map((one) => (
+                <p key={one.name}>
+                  <span>
+                    <Swatch of={one} isLine={isOfLines || lines.includes(one)} />
+                    {one.title}
+                  </span>{' '}
+                  <b>{textIn(bars[at]!, one.name)}</b>
+                </p>
+              ))}
+              {bars[at].changes?.map((text) => (
+                <p key={text} class="marked">
+                  {text}
+                </p>
+              ))}
+            </>
+          )}
+        </div>
+      </div>
       <details>
         <summary>Table: {title}</summary>
         <Table
           caption={title}
           keyOf={(bar: Bar) => bar.label}
-          rows={bars.filter((_, i) => totals[i]! > 0).reverse()}
+          rows={bars.filter(({ state }, i) => totals[i]! > 0 || state === 'unknown').reverse()}
           columns={[
-            { title: 'Time', isName: true, cell: (bar: Bar) => bar.label },
-            ...series.map(({ name, title }) => ({
+            {
+              title: 'Time',
+              isName: true,
+              cell: ({ label, path }: Bar) => (path === undefined ? label : <a href={hrefOf(path)}>{label}</a>),
+            },
+            ...all.map(({ name, title }) => ({
               title,
               isNumber: true,
-              cell: (bar: Bar) => countText(bar.values[name] ?? 0),
+              cell: (bar: Bar) => textIn(bar, name),
             })),
           ]}
         />
-        {totals.every((total) => total === 0) && <p class="muted">Nothing happened in this time.</p>}
+        {bars.every(({ state }, i) => totals[i] === 0 && state !== 'unknown') && (
+          <p class="muted">Nothing happened in this time.</p>
+        )}
       </details>
     </figure>
   );
+}
+
+function Swatch({ of: { color, isStriped }, isLine }: { of: Series; isLine: boolean }) {
+  return (
+    <svg class="swatch" viewBox="0 0 12 12" aria-hidden="true">
+      {isLine ? (
+        <path d="M0 6H12" class={`line ${isStriped ? 'dashed' : ''}`} stroke={`var(${color})`} />
+      ) : (
+        <rect width="12" height="12" rx="2" fill={`var(${color})`} />
+      )}
+      {!isLine && isStriped && <path d="M0 12 12 0M-3 3 3-3M9 15 15 9" class="stripes" />}
+    </svg>
+  );
+}
+
+/** Where the text of a bar stands: on that side of it which has more room. @param x where the bar begins, of `width` */
+function besideBar(x: number, slot: number, width: number): Readonly<Record<string, string>> {
+  return x < width / 2 ? { left: `${(100 * (x + slot)) / width}%` } : { right: `${100 - (100 * x) / width}%` };
 }
 
 function sumOf(bars: readonly Bar[], name: string): number {
   return bars.reduce((sum, { values }) => sum + (values[name] ?? 0), 0);
 }
 
-/** 1, 2, 4, 6 or 8 times a power of ten, at least `value` and at least 1. */
+/** A round number of which the half is round too, at least `value` and at least 1. */
 function niceCeiling(value: number): number {
   if (value <= 1) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 4, 6, 8, 10].map((factor) => factor * power).find((nice) => nice >= value)!;
+  const factors = power === 1 ? [1, 2, 4, 6, 8, 10] : [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10];
+  return factors.map((factor) => Math.round(factor * power)).find((nice) => nice >= value)!;
 }
 
 function shortText(value: number): string {

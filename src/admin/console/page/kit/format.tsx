@@ -29,6 +29,17 @@ export function shareText(share: number): string {
   return share > 0 && share < 0.01 ? 'under 1 %' : `${Math.floor(share * 100)} %`;
 }
 
+/** A part of a whole: `12.5 %`. */
+export function percentText(part: number, whole: number): string {
+  if (whole === 0) return '–';
+  const percent = (100 * part) / whole;
+  return `${percent > 0 && percent < 0.1 ? '< 0.1' : rate.format(percent)}${NO_BREAK}%`;
+}
+
+export function latencyText(ms: number): string {
+  return ms >= 1_000 ? `${rate.format(ms / 1_000)}${NO_BREAK}s` : `${rate.format(ms)}${NO_BREAK}ms`;
+}
+
 /** `1 key`, `2 keys`. */
 export function plural(value: number, noun: string, nouns = `${noun}s`): string {
   return `${countText(value)} ${value === 1 ? noun : nouns}`;

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { changeQuery, usePlace } from '../place.ts';
 import { type Resource, useResource } from '../requests.ts';
 import type { History, Usage } from '../types.ts';
-import { BarChart, BY_QUOTA } from './charts.tsx';
+import { type Bar, BarChart, BY_QUOTA } from './charts.tsx';
 import { saveCsv } from './csv.ts';
 import { countText, ownZone } from './format.tsx';
 import { billingDayOf } from './limit-windows.tsx';
@@ -203,7 +203,11 @@ function Used({ id, history, step, firstMs, lastMs }: Span & { id: string; histo
     saveCsv(`usage-${id}-${dayText(firstMs)}-${dayText(lastMs)}.csv`, [head, ...lines]);
   };
   const title = step === 'hour' ? 'Usage by hour' : 'Usage by day';
-  const bars = rows.map(({ at, ...values }) => ({ label: LABELS[step].format(at), values }));
+  const bars: readonly Bar[] = rows.map(({ at, ...values }) => ({
+    label: LABELS[step].format(at),
+    state: at + stepMs > Date.now() ? 'running' : undefined,
+    values,
+  }));
   return (
     <>
       <div class="row spread totals">
@@ -226,7 +230,7 @@ function Used({ id, history, step, firstMs, lastMs }: Span & { id: string; histo
           </p>
         </Empty>
       ) : (
-        <BarChart id="usage" title={title} series={series} bars={bars} step={step === 'hour' ? 'an hour' : 'a day'} />
+        <BarChart id="usage" title={title} series={series} bars={bars} step={step} />
       )}
     </>
   );

@@ -7,7 +7,17 @@ import { Meter } from '../kit/charts.tsx';
 import { CopyButton } from '../kit/copy.tsx';
 import { Field } from '../kit/dialog.tsx';
 import { isCallerId } from '../kit/filters.tsx';
-import { countText, millisecondsOf, Prose, plural, Time, Until, useNow, WholeMoments } from '../kit/format.tsx';
+import {
+  countText,
+  latencyText,
+  millisecondsOf,
+  Prose,
+  plural,
+  Time,
+  Until,
+  useNow,
+  WholeMoments,
+} from '../kit/format.tsx';
 import { WindowList, windowText } from '../kit/limit-windows.tsx';
 import { Badge, Page } from '../kit/page.tsx';
 import { hasFormOfSecret, isRequestId } from '../kit/request-id.ts';
@@ -142,7 +152,7 @@ function Ask({ id, fault }: { id: string; fault: string | null }) {
 function NotFound({ id, message, retry }: { id: string; message: string; retry: () => Promise<void> }) {
   return (
     <Empty title="No refusal with this id is known.">
-      <p>Only refused requests are kept, and none that your service answered.</p>
+      <p>Refused and failed requests are kept, and none that your service answered without an error.</p>
       <p class="muted">{message}</p>
       <ul class="bullets">
         <li>
@@ -166,6 +176,7 @@ function NotFound({ id, message, retry }: { id: string; message: string; retry: 
 
 function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping) => void }) {
   const { consumerId, name, owner, plan, window, ban, limits, strike, status, code } = refusal;
+  const { upstream, target, totalMs, endedBy } = refusal;
   const retryAt = wholeSecond(refusal.retryAt);
   const ofPlan = (of: string) => (refusal.planLimits as Readonly<Record<string, number>>)[of];
   const mayHelp = useMay('operator');
@@ -327,11 +338,20 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
             </p>
           </Step>
         )}
+        {upstream !== null && (
+          <Step title="Upstream">
+            <p class="break">
+              {upstream} {target === null ? <span class="muted">no target</span> : <code>{target}</code>}
+            </p>
+          </Step>
+        )}
         <Step title="Response">
           <p>
             <VerdictBadge verdict={refusal.judgement} />{' '}
             {refusal.judgement === 'admitted' ? 'by the limits, then answered with' : 'with'} {status}{' '}
-            <code>{code}</code>
+            {code !== '' && <code>{code}</code>}
+            {totalMs !== null && ` after ${latencyText(totalMs)}`}
+            {endedBy !== null && `, ended by the ${endedBy}`}
           </p>
         </Step>
         <Step title="Earliest moment that succeeds">

@@ -282,7 +282,8 @@ const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
     title: 'Status',
     cell: ({ status, code }) => (
       <span class="lines">
-        {status} <span class="muted">{code !== null && <code>{code}</code>}</span>
+        <span class={status >= 500 ? 'bad' : status >= 400 ? 'warn' : ''}>{status}</span>{' '}
+        <span class="muted">{code !== null && <code>{code}</code>}</span>
       </span>
     ),
   },

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import type { Helped } from '../help.tsx';
 import { HelpDialog } from '../help-later.ts';
 import { CallerName, nameOf } from '../kit/callers.tsx';
-import { BarChart, BY_QUOTA, Meter, type Series } from '../kit/charts.tsx';
+import { type Bar, BarChart, BY_QUOTA, Meter, type Series } from '../kit/charts.tsx';
 import { Table } from '../kit/data-table.tsx';
 import {
   countText,
@@ -11,7 +11,6 @@ import {
   momentText,
   ordinal,
   plural,
-  rateText,
   Time,
   Until,
   useNow,
@@ -42,6 +41,9 @@ const VERDICTS: readonly Series[] = [
   { name: 'unauthenticated', title: 'Unknown caller', color: '--unknown', isStriped: true },
   { name: 'rest', title: 'Other', color: '--other' },
 ];
+
+/** Some requests of every verdict: one that was admitted may fail. */
+const FAILED: readonly Series[] = [{ name: 'failed', title: 'Failed (5xx), of all', color: '--bad' }];
 
 /**
  * What is wrong, what happens, and the callers that are refused, that soon will be, or that are refused most: the screen to open
@@ -172,10 +174,12 @@ function sumOf(buckets: Buckets, name: TrafficColumn): number {
 
 function Traffic(traffic: NowEvent['traffic']) {
   const { stepSeconds, buckets } = traffic;
-  const bars = buckets.map(({ at, ...values }) => ({
+  const bars: readonly Bar[] = buckets.map(({ at, ...values }, i) => ({
     label: momentText(at),
+    state: i === buckets.length - 1 ? 'running' : undefined,
     values: {
       ...values,
+      failed: values.failed || undefined,
       rest: values.shed + values.undecided + values.malformed + values.other,
     },
   }));
@@ -188,8 +192,7 @@ function Traffic(traffic: NowEvent['traffic']) {
             key={figure.name}
             {...figure}
             count={sumOf(minute, figure.name)}
-            seconds={minute.length * stepSeconds}
-            course={buckets.map((bucket) => bucket[figure.name])}
+            course={buckets.slice(0, -1).map((bucket) => bucket[figure.name])}
           />
         ))}
       </dl>
@@ -197,6 +200,7 @@ function Traffic(traffic: NowEvent['traffic']) {
         id="traffic"
         title="Requests by verdict"
         series={VERDICTS}
+        over={FAILED}
         bars={bars}
         step={`${stepSeconds} seconds`}
       />
@@ -219,16 +223,8 @@ const FIGURES: readonly FigureOf[] = [
   { name: 'failed', title: 'Failed (5xx)', kind: 'bad' },
 ];
 
-/** A figure of the last minute: a rate from one a second on, the count below that. */
-function Figure({
-  title,
-  kind,
-  count,
-  seconds,
-  course,
-}: FigureOf & { count: number; seconds: number; course: readonly number[] }) {
-  const rate = count / Math.max(1, seconds);
-  const isRate = rate >= 1;
+/** A count of the last minute, with its course in ten. */
+function Figure({ title, kind, count, course }: FigureOf & { count: number; course: readonly number[] }) {
   const highest = Math.max(1, ...course);
   const points = course.map(
     (value, i) => `${(100 * i) / Math.max(1, course.length - 1)},${27 - (26 * value) / highest}`,
@@ -237,8 +233,8 @@ function Figure({
     <div>
       <dt>{title}</dt>
       <dd class={count > 0 ? kind : ''}>
-        {isRate ? rateText(rate) : countText(count)}
-        <span class="unit"> {isRate ? 'a second' : 'in a minute'}</span>
+        {countText(count)}
+        <span class="unit"> a minute</span>
       </dd>
       <dd>
         <svg class="course" viewBox="0 0 100 28" preserveAspectRatio="none" aria-hidden="true">

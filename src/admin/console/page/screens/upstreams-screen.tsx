@@ -1,11 +1,12 @@
 import { Table } from '../kit/data-table.tsx';
-import { countText, plural } from '../kit/format.tsx';
+import { countText, latencyText, percentText, plural, rateText } from '../kit/format.tsx';
 import { Badge, Page, Section } from '../kit/page.tsx';
 import { Good } from '../kit/seen.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
-import { derived, type Known } from '../reading.ts';
+import { hrefOf } from '../place.ts';
+import { derived, ifKnown, type Known } from '../reading.ts';
 import { useLatest, useResource } from '../requests.ts';
-import type { Gateway, GatewayList, NowEvent } from '../types.ts';
+import type { Gateway, GatewayList, NowEvent, TrafficHistory, TrafficPeriod } from '../types.ts';
 import { gatewayNames, lastKnownText, NOW_MS, StreamSign } from './gateways-screen.tsx';
 
 /** A target as the gateways see it. */
@@ -16,13 +17,25 @@ interface Target {
 
 interface Upstream {
   readonly name: string;
+  /** Of the last ten minutes; null while it is unknown. */
+  readonly traffic: Served | null;
   readonly on: readonly { readonly gateway: Gateway; readonly inFlight: number }[];
   readonly targets: readonly Target[];
 }
 
-/** The services behind the gateways: which target is left out, and where. */
+/** What an upstream has answered. */
+type Served = TrafficPeriod['series'][number];
+
+const NOTHING = { value: null, isOthers: false, requests: 0, errors: 0, p50Ms: null, p99Ms: null, points: [] } as const;
+
+/** From this part of its requests on, an upstream fails. */
+const FAILING = 0.05;
+const TRAFFIC_MS = 30_000;
+
+/** The services behind the gateways: which fail, and which target is left out, and where. */
 export function Upstreams() {
   const asked = useResource<GatewayList>('/admin/gateways');
+  const recent = useResource<TrafficHistory>('/admin/traffic/history?by=upstream&from=10m&top=50', TRAFFIC_MS);
   const [stream, now] = useLatest<NowEvent>('/admin/events/now', 'now', NOW_MS);
   const reading = derived(now, ({ gateways }) => gateways);
   const fleet = reading.state === 'known' ? { ...asked, reading, error: null } : asked;
@@ -31,7 +44,7 @@ export function Upstreams() {
       <Shown of={fleet} what="the upstreams">
         {(list: GatewayList, seen) => {
           const { complete, gateways } = list;
-          const upstreams = upstreamsOf(gateways);
+          const upstreams = upstreamsOf(gateways, recent.error === null ? ifKnown(recent.reading) : null);
           return (
             <>
               {!complete && (
@@ -60,6 +73,11 @@ export function Upstreams() {
   );
 }
 
+/** The part of its requests that failed. */
+function failedOf({ traffic }: Upstream): number {
+  return traffic === null ? 0 : traffic.errors / Math.max(1, traffic.requests);
+}
+
 function Summary({
   upstreams,
   gateways,
@@ -74,15 +92,22 @@ function Summary({
     .map((target) => ({ ...target, out: target.on.filter(({ usable }) => !usable).length }))
     .filter(({ out }) => out > 0)
     .sort((a, b) => b.out / b.on.length - a.out / a.on.length);
+  const failing = upstreams.filter((upstream) => failedOf(upstream) >= FAILING);
+  const isWell = failing.length === 0 && upstreams.every(({ traffic }) => traffic !== null);
+  const up =
+    `${targets.length === 1 ? 'The target is' : `All ${countText(targets.length)} targets are`} up on ` +
+    `${gateways === 1 ? 'the gateway' : `all ${countText(gateways)} gateways`}.`;
   return (
     <section class="panel" aria-label="Summary">
-      {down.length === 0 ? (
-        <p class="sentence large">
-          <Good of={seen}>
-            {targets.length === 1 ? 'The target is' : `All ${countText(targets.length)} targets are`} up on{' '}
-            {gateways === 1 ? 'the gateway' : `all ${countText(gateways)} gateways`}.
-          </Good>
+      {failing.map(({ name, traffic }) => (
+        <p key={name} class="sentence large">
+          <Badge kind="bad">
+            {percentText(traffic!.errors, traffic!.requests)} of the requests to {name} failed in the last ten minutes.
+          </Badge>
         </p>
+      ))}
+      {down.length === 0 ? (
+        <p class="sentence large">{isWell ? <Good of={seen}>{up}</Good> : <Badge kind="plain">{up}</Badge>}</p>
       ) : (
         <>
           <p class="sentence large">
@@ -110,66 +135,118 @@ function Summary({
   );
 }
 
-function OneUpstream({ name, on, targets, seen }: Upstream & { seen: Known<unknown> }) {
-  const inFlight = on.reduce((sum, { inFlight }) => sum + inFlight, 0);
+function OneUpstream({ name, on, targets, traffic, seen }: Upstream & { seen: Known<unknown> }) {
   return (
-    <Section title={name} note={`${plural(inFlight, 'request')} in flight`}>
-      {targets.length === 0 ? (
-        <Empty title="This upstream has no targets." />
-      ) : (
-        <Table
-          caption={`Targets of ${name}`}
-          rows={targets}
-          keyOf={(target: Target) => target.name}
-          columns={[
-            {
-              title: 'Target',
-              isName: true,
-              sort: ({ name }: Target) => name,
-              cell: ({ name }: Target) => <code class="wide">{name}</code>,
-            },
-            {
-              title: 'Gateways up',
-              sort: ({ on }: Target) => on.filter(({ usable }) => usable).length,
-              cell: ({ on }: Target) => {
-                const up = on.filter(({ usable }) => usable).length;
-                const text = `${countText(up)} of ${countText(on.length)}`;
-                return up === on.length ? (
-                  <Good of={seen}>{text}</Good>
-                ) : (
-                  <Badge kind={up === 0 ? 'bad' : 'warn'}>{text}</Badge>
-                );
+    <Section title={name} note={<a href={hrefOf('/traffic?by=upstream')}>Traffic</a>}>
+      <div class="panel stack">
+        <Answered of={traffic} inFlight={on.reduce((sum, { inFlight }) => sum + inFlight, 0)} />
+        {targets.length === 0 ? (
+          <Empty title="This upstream has no targets." />
+        ) : (
+          <Table
+            caption={`Targets of ${name}`}
+            rows={targets}
+            keyOf={(target: Target) => target.name}
+            columns={[
+              {
+                title: 'Target',
+                isName: true,
+                sort: ({ name }: Target) => name,
+                cell: ({ name }: Target) => <code class="wide">{name}</code>,
               },
-            },
-            {
-              title: 'Each gateway',
-              cell: ({ on }: Target) => (
-                <ul class="row">
-                  {on.map(({ gateway, usable }) => (
-                    <li key={gateway.id}>
-                      {gateway.host} {usable ? <Good of={seen}>Up</Good> : <Badge kind="bad">Left out</Badge>}
-                    </li>
-                  ))}
-                </ul>
-              ),
-            },
-          ]}
-        />
-      )}
-      <p class="hint after">
-        In flight: {on.map(({ gateway, inFlight }) => `${gateway.host} ${countText(inFlight)}`).join(' · ')}
-      </p>
+              {
+                title: 'Gateways up',
+                sort: ({ on }: Target) => on.filter(({ usable }) => usable).length,
+                cell: ({ on }: Target) => {
+                  const up = on.filter(({ usable }) => usable).length;
+                  const text = `${countText(up)} of ${countText(on.length)}`;
+                  return up === on.length ? (
+                    <Good of={seen}>{text}</Good>
+                  ) : (
+                    <Badge kind={up === 0 ? 'bad' : 'warn'}>{text}</Badge>
+                  );
+                },
+              },
+              {
+                title: 'Each gateway',
+                cell: ({ on }: Target) => (
+                  <ul class="row">
+                    {on.map(({ gateway, usable }) => (
+                      <li key={gateway.id}>
+                        {gateway.host} {usable ? <Good of={seen}>Up</Good> : <Badge kind="bad">Left out</Badge>}
+                      </li>
+                    ))}
+                  </ul>
+                ),
+              },
+            ]}
+          />
+        )}
+      </div>
     </Section>
   );
 }
 
-/** Turns the reports of the gateways round. Gateways with other settings may lack an upstream or a target. */
-function upstreamsOf(gateways: readonly Gateway[]): readonly Upstream[] {
+/** What an upstream answered in the last minutes, and the requests that it has not answered yet. */
+function Answered({ of: traffic, inFlight }: { of: Served | null; inFlight: number }) {
+  const figures = traffic === null ? UNANSWERED : figuresOf(traffic);
+  return (
+    <div class="row spread totals">
+      <dl>
+        {figures.map(([title, text, isBad = false]) => (
+          <div key={title}>
+            <dt>{title}</dt>
+            <dd class={isBad ? 'bad' : ''}>{text}</dd>
+          </div>
+        ))}
+        <div>
+          <dt>In flight</dt>
+          <dd>{countText(inFlight)}</dd>
+        </div>
+      </dl>
+      <p class="hint">
+        {traffic === null
+          ? 'What it answered in the last ten minutes is unknown.'
+          : 'Of the last ten minutes, as far as known.'}
+      </p>
+    </div>
+  );
+}
+
+type FigureText = readonly [title: string, text: string, isBad?: boolean];
+
+function figuresOf({ requests, errors, p50Ms, p99Ms, points }: Served): readonly FigureText[] {
+  const minutes = points.filter((point) => point !== null).length;
+  return [
+    ['Requests a minute', rateText(requests / Math.max(1, minutes))],
+    ['Errors', percentText(errors, requests), errors >= FAILING * requests && errors > 0],
+    ['Half within (p50)', p50Ms === null ? '–' : latencyText(p50Ms)],
+    ['99 % within (p99)', p99Ms === null ? '–' : latencyText(p99Ms)],
+  ];
+}
+
+const UNANSWERED: readonly FigureText[] = figuresOf(NOTHING).map(([title]) => [title, 'unknown']);
+
+/** What an upstream answered, by the traffic of the last minutes; null if nothing of them is known. */
+function servedBy(name: string, recent: TrafficHistory | null): Served | null {
+  if (recent === null || recent.period.points.every(({ known }) => known === 'none')) return null;
+  const { series } = recent.period;
+  // An upstream without a series may be one of the others.
+  return series.find(({ value }) => value === name) ?? (series.some(({ isOthers }) => isOthers) ? null : NOTHING);
+}
+
+/**
+ * Turns the reports of the gateways round, those first that fail most. Gateways with other settings may lack an upstream or a
+ * target.
+ */
+function upstreamsOf(gateways: readonly Gateway[], recent: TrafficHistory | null): readonly Upstream[] {
   const names = gatewayNames(gateways);
   const called = gateways.map((gateway) => ({ ...gateway, host: names.get(gateway.id)! }));
   const reports = called.flatMap((gateway) => gateway.upstreams.map((upstream) => ({ gateway, ...upstream })));
-  return [...Map.groupBy(reports, ({ name }) => name)].map(([name, on]) => {
+  const all = [...Map.groupBy(reports, ({ name }) => name)].map(([name, on]) => {
     const seen = on.flatMap(({ gateway, targets }) => targets.map((target) => ({ gateway, ...target })));
-    return { name, on, targets: [...Map.groupBy(seen, ({ name }) => name)].map(([name, on]) => ({ name, on })) };
+    const targets = [...Map.groupBy(seen, ({ name }) => name)].map(([name, on]) => ({ name, on }));
+    return { name, on, targets, traffic: servedBy(name, recent) };
   });
+  return all.sort((a, b) => failedOf(b) - failedOf(a));
 }
