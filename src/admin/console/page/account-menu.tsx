@@ -6,6 +6,7 @@ import { Menu } from './kit/menu.tsx';
 import { Segments } from './kit/segments.tsx';
 import { THEMES, useTheme } from './kit/theme.ts';
 import { hasUnsavedDraft } from './plans-kept.ts';
+import { showShortcuts } from './shortcuts.tsx';
 import { signOut, useSession } from './signed-in.tsx';
 
 /** Who is signed in, how the page looks, and how to leave. */
@@ -29,7 +30,15 @@ export function Account() {
   return (
     <>
       <Menu button={button}>
-        {(close: () => void) => <AccountMenu leave={(everywhere: boolean) => leave(everywhere, close)} />}
+        {(close: () => void) => (
+          <AccountMenu
+            leave={(everywhere: boolean) => leave(everywhere, close)}
+            list={() => {
+              close();
+              showShortcuts();
+            }}
+          />
+        )}
       </Menu>
       {asked !== null && <LosesDraft {...asked} onClose={() => setAsked(null)} />}
     </>
@@ -54,7 +63,7 @@ function LosesDraft({ everywhere, onClose }: { everywhere: boolean; onClose: () 
   );
 }
 
-function AccountMenu({ leave }: { leave: (everywhere: boolean) => void }) {
+function AccountMenu({ leave, list }: { leave: (everywhere: boolean) => void; list: () => void }) {
   const { name, role, via, expiresAt, idleSeconds } = useSession();
   const [theme, choose] = useTheme();
   return (
@@ -80,6 +89,10 @@ function AccountMenu({ leave }: { leave: (everywhere: boolean) => void }) {
         <Segments label="Theme" options={THEMES} value={theme} choose={choose} />
       </div>
       <div>
+        <button type="button" onClick={list}>
+          <Icon of="explain" />
+          Keyboard shortcuts <kbd>?</kbd>
+        </button>
         <a href="/admin/openapi.json">
           <Icon of="book" />
           The admin API (OpenAPI)

@@ -2,6 +2,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Destination, Listed } from './finder.tsx';
 import { Icon } from './kit/icon.tsx';
 import { later } from './kit/later.tsx';
+import { isBare } from './shortcuts.tsx';
 
 const Finder = later(async () => (await import('./finder.tsx')).Finder);
 
@@ -20,10 +21,9 @@ export function Find({ screens }: { screens: readonly Destination[] }) {
   // With the page, and not after it is drawn: no shortcut is lost.
   useLayoutEffect(() => {
     const key = (event: KeyboardEvent) => {
-      const { target, metaKey, ctrlKey, shiftKey } = event;
-      const isTyping = target instanceof Element && target.closest('input, textarea, select, dialog') !== null;
+      const { metaKey, ctrlKey, shiftKey } = event;
       const isAsked =
-        (event.key.toLowerCase() === 'k' && (metaKey || ctrlKey) && !shiftKey) || (event.key === '/' && !isTyping);
+        (event.key.toLowerCase() === 'k' && (metaKey || ctrlKey) && !shiftKey) || (event.key === '/' && isBare(event));
       if (!isAsked || document.querySelector('dialog[open]') !== null) return;
       event.preventDefault();
       open();

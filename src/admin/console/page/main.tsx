@@ -13,6 +13,7 @@ import { followLinks, hrefOf, usePlace } from './place.ts';
 import type { Known } from './reading.ts';
 import { WatchedSettings } from './refused-settings.tsx';
 import { ApiError, onChanged, useResource } from './requests.ts';
+import { Shortcuts } from './shortcuts.tsx';
 import { SignInGate } from './signed-in.tsx';
 import type { RefusedPage } from './types.ts';
 
@@ -20,6 +21,8 @@ type Screen = ComponentType<{ rest: string }>;
 
 interface NamedScreen {
   readonly path: string;
+  /** The letter that goes there after `g`. */
+  readonly key: string;
   readonly title: string;
   /** Of the navigation. */
   readonly group: 'Watch' | 'Manage' | 'System';
@@ -36,6 +39,7 @@ interface NamedScreen {
 const SCREENS: readonly NamedScreen[] = [
   {
     path: '/',
+    key: 'n',
     title: 'Now',
     group: 'Watch',
     icon: 'pulse',
@@ -43,6 +47,7 @@ const SCREENS: readonly NamedScreen[] = [
   },
   {
     path: '/traffic',
+    key: 't',
     title: 'Traffic',
     group: 'Watch',
     icon: 'chart',
@@ -50,6 +55,7 @@ const SCREENS: readonly NamedScreen[] = [
   },
   {
     path: '/live',
+    key: 'r',
     title: 'Requests',
     group: 'Watch',
     icon: 'activity',
@@ -57,6 +63,7 @@ const SCREENS: readonly NamedScreen[] = [
   },
   {
     path: '/explain',
+    key: 'e',
     title: 'Explain',
     group: 'Watch',
     icon: 'explain',
@@ -64,6 +71,7 @@ const SCREENS: readonly NamedScreen[] = [
   },
   {
     path: '/keys',
+    key: 'k',
     title: 'Keys',
     group: 'Manage',
     icon: 'key',
@@ -72,6 +80,7 @@ const SCREENS: readonly NamedScreen[] = [
   },
   {
     path: '/customers',
+    key: 'c',
     title: 'Customers',
     group: 'Manage',
     icon: 'customer',
@@ -80,6 +89,7 @@ const SCREENS: readonly NamedScreen[] = [
   },
   {
     path: '/plans',
+    key: 'p',
     title: 'Plans',
     group: 'Manage',
     icon: 'plans',
@@ -91,6 +101,7 @@ const SCREENS: readonly NamedScreen[] = [
   },
   {
     path: '/retiring',
+    key: 'd',
     title: 'Retiring routes',
     group: 'Manage',
     icon: 'calendar',
@@ -98,6 +109,7 @@ const SCREENS: readonly NamedScreen[] = [
   },
   {
     path: '/upstreams',
+    key: 'u',
     title: 'Upstreams',
     group: 'System',
     icon: 'server',
@@ -105,6 +117,7 @@ const SCREENS: readonly NamedScreen[] = [
   },
   {
     path: '/audit',
+    key: 'a',
     title: 'Audit',
     group: 'System',
     icon: 'scroll',
@@ -174,6 +187,7 @@ function Shell() {
         )}
       </main>
       <Notices />
+      <Shortcuts screens={SCREENS} />
     </div>
   );
 }

@@ -5,7 +5,7 @@ import { Icon } from './icon.tsx';
 
 /**
  * A button that opens a panel of links and buttons below it. The panel closes with Escape, by a click beside it, when the focus
- * leaves it, and when the screen changes.
+ * leaves it, and when the screen changes. The arrow keys, Home and End go from entry to entry.
  * @param button what the button shows
  * @param kind the class of the button
  * @param children of the panel, which is made only while it is open; they get what closes it and gives the focus back
@@ -21,6 +21,8 @@ export function Menu({
 }) {
   const [isOpen, setOpen] = useState(false);
   const frame = useRef<HTMLDivElement>(null);
+  /** Whether the arrow key opens it, which goes to the first entry. */
+  const isByArrow = useRef(false);
   const { path } = usePlace();
   const close = () => {
     setOpen(false);
@@ -32,8 +34,16 @@ export function Menu({
     const leave = ({ target }: Event) => {
       if (!frame.current!.contains(target as Node)) setOpen(false);
     };
+    const entries = [...frame.current!.querySelectorAll<HTMLElement>('.menu :is(button, a)')];
+    if (isByArrow.current) entries[0]?.focus();
+    isByArrow.current = false;
     const key = (event: KeyboardEvent) => {
       if (event.key === 'Escape') close();
+      const at = entries.indexOf(document.activeElement as HTMLElement);
+      const next = { ArrowDown: at + 1, ArrowUp: at === -1 ? -1 : at - 1, Home: 0, End: -1 }[event.key];
+      if (next === undefined) return;
+      event.preventDefault();
+      entries.at(next % entries.length)!.focus();
     };
     document.addEventListener('pointerdown', leave);
     document.addEventListener('focusin', leave);
@@ -46,7 +56,18 @@ export function Menu({
   }, [isOpen]);
   return (
     <div class="account" ref={frame}>
-      <button type="button" class={kind} aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+      <button
+        type="button"
+        class={kind}
+        aria-expanded={isOpen}
+        onClick={() => setOpen(!isOpen)}
+        onKeyDown={(event: KeyboardEvent) => {
+          if (event.key !== 'ArrowDown' || isOpen) return;
+          event.preventDefault();
+          isByArrow.current = true;
+          setOpen(true);
+        }}
+      >
         {button}
       </button>
       {isOpen && <div class="menu">{children(close)}</div>}
@@ -54,8 +75,11 @@ export function Menu({
   );
 }
 
+/** @param isFinal whether it ends something for good: it is then red, and below the others */
+type MenuEntry = readonly [text: string, act: () => void, isFinal: boolean];
+
 /** Buttons of a menu that open dialogs: the menu closes first, so that the focus returns to its button afterwards. */
-export function MoreMenu({ entries }: { entries: readonly (readonly [text: string, act: () => void])[] }) {
+export function MoreMenu({ entries }: { entries: readonly MenuEntry[] }) {
   if (entries.length === 0) return null;
   return (
     <Menu
@@ -72,15 +96,16 @@ export function MoreMenu({ entries }: { entries: readonly (readonly [text: strin
           close();
           act();
         };
-        return (
-          <div>
-            {entries.map(([text, act]) => (
+        const groups = Map.groupBy(entries, ([, , isFinal]) => isFinal);
+        return [false, true].map((isFinal) => (
+          <div key={String(isFinal)} class={isFinal ? 'final' : ''}>
+            {groups.get(isFinal)?.map(([text, act]) => (
               <button key={text} type="button" onClick={() => run(act)}>
                 {text}
               </button>
             ))}
           </div>
-        );
+        ));
       }}
     </Menu>
   );

@@ -56,8 +56,8 @@ export function CallerCard({
   );
 }
 
-/** What can be done: the dialog, its name, and where it stands: `primary`, `more` in the menu, or a usual button. */
-export type Action = readonly [dialog: string, text: string, place: 'primary' | 'more' | ''];
+/** What can be done: the dialog, its name, and where it stands: `primary`, `more` in the menu, `final` at its end, or a usual button. */
+export type Action = readonly [dialog: string, text: string, place: 'primary' | 'more' | 'final' | ''];
 
 /** Up to this width style.css gives a screen one column, and a row has room for one button and a menu. */
 const NARROW = window.matchMedia('(max-width: 46rem)');
@@ -76,7 +76,7 @@ function useIsNarrow(): boolean {
 export function Actions({ of, open }: { of: readonly (Action | false)[]; open: (dialog: string) => void }) {
   const isNarrow = useIsNarrow();
   const actions = of.filter((one) => one !== false);
-  const isInMenu = ([, , place]: Action, i: number) => place === 'more' || (isNarrow && i > 0);
+  const isInMenu = ([, , place]: Action, i: number) => place === 'more' || place === 'final' || (isNarrow && i > 0);
   const more = actions.filter(isInMenu);
   return (
     <>
@@ -87,7 +87,7 @@ export function Actions({ of, open }: { of: readonly (Action | false)[]; open: (
             {text}
           </button>
         ))}
-      <MoreMenu entries={more.map(([dialog, text]) => [text, () => open(dialog)])} />
+      <MoreMenu entries={more.map(([dialog, text, place]) => [text, () => open(dialog), place === 'final'])} />
     </>
   );
 }
@@ -163,5 +163,5 @@ export function useFurtherActions(id: string, isBanned: boolean): readonly Actio
   return OPERATIONS.filter((one) => {
     const isMeant = isOn(id, one) && one.needsInput === undefined && !PLACED.includes(verbOf(one));
     return isMeant && (isBanned || one.endsBan === undefined) && may(role, one.role);
-  }).map((one) => [verbOf(one), `${titleOf(verbOf(one))}…`, 'more']);
+  }).map((one) => [verbOf(one), `${titleOf(verbOf(one))}…`, one.isFinal === true ? 'final' : 'more']);
 }

@@ -137,7 +137,7 @@ function CustomerActions({ of: customer, usage, open }: { of: ShownCustomer; usa
     mayChange && ['reset', 'Reset usage…', ''],
     mayChange && ['edit', 'Edit…', ''],
     mayChange && !isSuspended(customer) && ['suspend', 'Suspend…', 'more'],
-    mayDelete && ['delete', 'Delete…', 'more'],
+    mayDelete && ['delete', 'Delete…', 'final'],
     ...useFurtherActions(customer.id, usage?.ban != null),
   ];
   return <Actions of={actions} open={open} />;

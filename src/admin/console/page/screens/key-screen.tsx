@@ -203,8 +203,8 @@ function KeyActions({ of: key, usage, open }: { of: Key | null; usage: Usage | n
     mayChange && isLive && state !== 'expired' && ['rotate', 'Rotate the secret…', 'more'],
     mayChange && isLive && ['move', 'Move…', 'more'],
     mayChange && state === 'active' && ['suspend', 'Suspend…', 'more'],
-    mayChange && isLive && ['revoke', 'Revoke…', 'more'],
-    mayDelete && key !== null && hasEnded(key) && ['delete', 'Delete…', 'more'],
+    mayChange && isLive && ['revoke', 'Revoke…', 'final'],
+    mayDelete && key !== null && hasEnded(key) && ['delete', 'Delete…', 'final'],
     ...(isLive ? further : []),
   ];
   return <Actions of={actions} open={open} />;
