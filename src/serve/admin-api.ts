@@ -21,7 +21,6 @@ import { LoadRecord } from '../operations/load-record.ts';
 import { PlanDrafts } from '../operations/plans/drafts.ts';
 import { PlansFile } from '../operations/plans/plans-file.ts';
 import { takeSignIn } from '../operations/sign-in-links.ts';
-import type { Stores } from '../operations/stores.ts';
 import type { LostChanges } from '../stores/redis/durable-writes.ts';
 import type { AdminAccess } from './admin-access.ts';
 import { type GatewayStores, openGatewayStores } from './gateway-stores.ts';
@@ -38,8 +37,9 @@ interface SettingsInForce {
   readonly faults: readonly string[];
 }
 
-type AdminStores = Stores &
-  Pick<GatewayStores, 'peppers' | 'pepperState' | 'pepperHistory'> & { readonly clock: Pick<StoreClock, 'nowMs'> };
+type AdminStores = Pick<GatewayStores, 'forOperators' | 'peppers' | 'pepperState' | 'pepperHistory'> & {
+  readonly clock: Pick<StoreClock, 'nowMs'>;
+};
 
 export interface AdminApiTelemetry {
   readonly logger: Logger;
@@ -95,11 +95,11 @@ export function adminApiOn(
         settings,
         plans: {
           ...plansAdmin,
-          users: opened,
-          audit: opened.audit,
-          plansHistory: opened.plansHistory,
+          users: opened.forOperators,
+          audit: opened.forOperators.audit,
+          plansHistory: opened.forOperators.plansHistory,
         },
-        trail: trailOn(opened.audit, inForce, telemetry),
+        trail: trailOn(opened.forOperators.audit, inForce, telemetry),
         finds,
       };
     },
@@ -108,9 +108,9 @@ export function adminApiOn(
       const verdict = startLink?.judge(code, request) ?? 'wrong';
       if (startLink !== null && verdict === 'right') return { name: startLink.operator };
       if (verdict === 'elsewhere') return { refused: verdict };
-      const { keys, peppers, pepperState } = await stores();
+      const { forOperators, peppers, pepperState } = await stores();
       refuseUnlessRight(pepperState());
-      const name = await takeSignIn(code, { keys, peppers, random: randomBytes });
+      const name = await takeSignIn(code, { keys: forOperators.keys, peppers, random: randomBytes });
       return name === null ? { refused: 'used' } : { name };
     },
     live: live === null ? null : { ...live, store, now: new NowFeed(live.fleet, store, nowMs) },
@@ -120,10 +120,14 @@ export function adminApiOn(
 }
 
 /** @throws Failure unless the peppers are those of the store */
-function contextOf({ clock, pepperState, ...opened }: AdminStores, inForce: SettingsInForce): StoreContext {
+function contextOf(
+  { clock, pepperState, forOperators, ...opened }: AdminStores,
+  inForce: SettingsInForce,
+): StoreContext {
   refuseUnlessRight(pepperState());
   return storeContext({
     ...opened,
+    ...forOperators,
     plans: () => inForce.plans,
     plansVersion: () => inForce.versions.plans,
     settings: () => inForce.settings,

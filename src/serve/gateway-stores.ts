@@ -19,6 +19,8 @@ import { StoreClock } from './store-clock.ts';
 /** The interfaces through which a running gateway uses its store, Redis or embedded. */
 export interface GatewayStores extends Stores {
   readonly ledger: Ledger;
+  /** The same for operators, who wait longer for a store that is busy. */
+  readonly forOperators: Stores;
   /** Adds the backlog of an outage to Redis; null for the embedded store, whose ledger does so itself. */
   readonly reconciler: UsageReconciler | null;
   readonly attempts: AttemptCounter;
@@ -195,6 +197,7 @@ async function openEmbedded(
   // The ledger itself writes what it decided during an outage, and one gateway alone counts failed attempts.
   return {
     ...store,
+    forOperators: store,
     reconciler: null,
     recalls: null,
     attempts: new MemoryAttemptCounter(),

@@ -16,13 +16,14 @@ export async function followEvents({ adminPort }: Pick<TestGateway, 'adminPort'>
   });
   const events: ReadEvent[] = [];
   let text = '';
-  let hasEnded = false;
+  let [hasEnded, beats] = [false, 0];
   response.setEncoding('utf8');
   response.on('data', (chunk: string) => {
     text += chunk;
     for (let end = text.indexOf('\n\n'); end !== -1; end = text.indexOf('\n\n')) {
       const [, event, data] = /^event: (.*)\ndata: (.*)$/.exec(text.slice(0, end)) ?? [];
-      if (event !== undefined) events.push({ event, data: JSON.parse(data!) });
+      if (event === 'beat') beats++;
+      else if (event !== undefined) events.push({ event, data: JSON.parse(data!) });
       text = text.slice(end + 2);
     }
   });
@@ -33,7 +34,9 @@ export async function followEvents({ adminPort }: Pick<TestGateway, 'adminPort'>
   return {
     status: response.statusCode,
     headers: response.headers,
+    /** Without the beats. */
     events,
+    beats: () => beats,
     hasEnded: () => hasEnded,
     close: () => response.destroy(),
   };

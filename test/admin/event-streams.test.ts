@@ -77,10 +77,10 @@ test('a reader that leaves a few bytes unread is cut after 30 s', async () => {
   const stream = await deafReader(server);
   await fill(stream);
   server.clock.nowMs = 30_000;
-  stream.comment();
+  stream.beat();
   expect(stream.isOpen).toBe(true);
   server.clock.nowMs = 30_001;
-  stream.comment();
+  stream.beat();
   expect(stream.isOpen).toBe(false);
 });
 
@@ -108,6 +108,13 @@ test('a stream ends with its reason when the session ends that it was opened by'
   const late = await followEvents(server, '/');
   await eventually(() => expect(late.hasEnded()).toBe(true));
   expect(server.open).toHaveLength(1);
+});
+
+test('a stream beats every 2 s, so that a reader notices a gateway that hangs', async () => {
+  const server = await streamServer();
+  const reader = await followEvents(server, '/');
+  await eventually(() => expect(reader.beats()).toBeGreaterThan(1), { withinMs: 8_000 });
+  expect(reader.events).toEqual([]);
 });
 
 test('an event that is sent after the end of a stream is dropped', async () => {

@@ -95,7 +95,9 @@ export async function adminApiWith(
   const telemetry = { logger, auditFailed: () => failures++, changesLost: () => {} };
   const inForce = { ...configuration, settings, faults: [] };
   const surroundings = { env: {}, live: null };
-  const server = createServer(adminApiOn(inForce, async () => stores, access, telemetry, surroundings));
+  const server = createServer(
+    adminApiOn(inForce, async () => ({ ...stores, forOperators: stores }), access, telemetry, surroundings),
+  );
   atEnd(() => server.close());
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port: adminPort } = server.address() as AddressInfo;

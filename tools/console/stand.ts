@@ -37,6 +37,8 @@ export type Part = 'banned' | 'refused' | 'near' | 'fine' | 'hostile' | 'retirin
 export interface Gateway {
   readonly origin: string;
   readonly admin: string;
+  /** SIGSTOP makes it hang until SIGCONT. */
+  readonly signal: (signal: NodeJS.Signals) => void;
 }
 
 /** What is the same whatever store the gateways have. */
@@ -152,7 +154,7 @@ async function prepare(endings: Endings, storeEnv: Readonly<Record<string, strin
       },
       { withinMs: READY_WITHIN_MS },
     );
-    return line!;
+    return { ...line!, signal: child.signal };
   };
   const tokens = { viewer: newToken(), operator: newToken(), admin: newToken() };
   const tokensFile = join(folder, 'tokens.yaml');
@@ -179,8 +181,8 @@ async function prepare(endings: Endings, storeEnv: Readonly<Record<string, strin
   const gateway = async (name: string): Promise<Gateway> => {
     const data = join(folder, name);
     await mkdir(data);
-    const { port, admin } = await serving({ ...env, TOLLGATE_DATA: data });
-    return { origin: `http://127.0.0.1:${port}`, admin: `http://127.0.0.1:${admin}` };
+    const { port, admin, signal } = await serving({ ...env, TOLLGATE_DATA: data });
+    return { origin: `http://127.0.0.1:${port}`, admin: `http://127.0.0.1:${admin}`, signal };
   };
   /** Creates the keys and the customer once the gateways serve. */
   const finish = async (gateways: readonly [Gateway, ...Gateway[]]) => {

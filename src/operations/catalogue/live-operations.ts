@@ -206,7 +206,7 @@ export const followNow = defineStream({
     'reached) is their time. `mostRefused` has at most 10 callers, each as `{id, name, owner, plan, refused, banned}`: those whose ' +
     'requests the gateways refused most in the last ten minutes, with the counts of all gateways (each names the 20 that it refused most). ' +
     '`refusedCallers` is the number of different callers, as far as known. `store` has `{state: "away"|"present"}` and comes when that ' +
-    'changes, and first if the store is away. `end` has `{reason}` and is the last event. A comment comes every 15 s. A gateway has at most 20 ' +
+    'changes, and first if the store is away. `end` has `{reason}` and is the last event. `beat` has `{}` and comes every 2 s: after 6 s without an event the gateway or the connection is gone. A gateway has at most 20 ' +
     'streams, and cuts one whose reader does not read.',
   input: NO_PARAMETERS,
 });
@@ -223,7 +223,7 @@ export const followRequests = defineStream({
   description:
     'Server-sent events. `requests` has `{requests, skipped}`: at most 50 requests, at most twice a second, each with `at`, `gateway`, ' +
     '`requestId`, `method`, `path` (without the query), `route`, `consumerId`, `plan`, `verdict`, `status`, `code`, `window`, `totalMs`, ' +
-    '`clientAddress` and, if it paid something in a unit such as tokens, `units` with `reserved` and `settled` of each; `skipped` counts those beyond. Other gateways take part within a second or two. `store` and `end` are as in ' +
+    '`clientAddress` and, if it paid something in a unit such as tokens, `units` with `reserved` and `settled` of each; `skipped` counts those beyond. Other gateways take part within a second or two. `store`, `end` and `beat` are as in ' +
     '`GET /events/now`. No key, query or body is in it.',
   input: z.strictObject({
     plan: text,

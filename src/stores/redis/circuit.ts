@@ -68,12 +68,15 @@ export class Circuit {
   #room = Number.POSITIVE_INFINITY;
   #inFlight = 0;
   readonly #queue = new Set<QueueEntry>();
+  /** Calls that wait for the return of the store. */
+  readonly #returning = new Set<() => void>();
   readonly #deadlines = new ReplyDeadlines();
-  readonly #late = () => Promise.reject(new Late(this.#options.timeoutMs));
+  readonly #late: () => Promise<never>;
   #answeredAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: CircuitOptions) {
     this.#options = options;
+    this.#late = lateAfter(options.timeoutMs);
   }
 
   get state(): CircuitState {
@@ -85,20 +88,25 @@ export class Circuit {
     return this.#reached;
   }
 
-  /** Makes `call`. Rejects with Failure `store_unavailable` if it fails, at its deadline, and at once while the store is away. */
-  async run<T>(call: () => Promise<T>): Promise<T> {
-    const { timeoutMs } = this.#options;
-    if (this.#state === 'away') throw new NothingDone('Redis is away; waiting for a probe to succeed.');
+  /**
+   * Makes `call`. Rejects with Failure `store_unavailable` if it fails, at its deadline, and at once while the store is away.
+   * @param timeoutMs its deadline, if a person waits for it. It waits for a store that has been away for less than that, and an answer that is
+   *   too late for a request does not count as one
+   */
+  async run<T>(call: () => Promise<T>, _about?: unknown, timeoutMs = this.#options.timeoutMs): Promise<T> {
+    const isOfRequest = timeoutMs === this.#options.timeoutMs;
     let leftMs = timeoutMs;
+    if (this.#state === 'away') leftMs = await this.#waitForReturn(isOfRequest ? 0 : timeoutMs);
     if (this.#inFlight < this.#room) this.#inFlight++;
-    else leftMs = await this.#waitForRoom(timeoutMs);
+    else leftMs = await this.#waitForRoom(leftMs);
     try {
-      const value = await this.#deadlines.within(call(), leftMs, this.#late);
-      this.#succeeded();
+      const beganAtMs = isOfRequest ? 0 : performance.now();
+      const value = await this.#deadlines.within(call(), leftMs, isOfRequest ? this.#late : lateAfter(timeoutMs));
+      if (isOfRequest || performance.now() - beganAtMs < this.#options.timeoutMs) this.#succeeded();
       return value;
     } catch (error) {
       if (isAboutOneName(error)) this.#succeeded();
-      else if (!this.#isOwnQueue(error, leftMs)) this.#failed(error);
+      else if (!this.#isOwnQueue(error, leftMs, timeoutMs)) this.#failed(error);
       throw asFailure(error);
     } finally {
       this.#inFlight--;
@@ -107,11 +115,10 @@ export class Circuit {
   }
 
   /** Makes a call that writes nothing, even while the store refuses writes alone. Its result then says nothing about the store. */
-  async read<T>(call: () => Promise<T>): Promise<T> {
-    if (this.#state === 'present' || !this.#answersReads) return this.run(call);
-    const { timeoutMs } = this.#options;
+  async read<T>(call: () => Promise<T>, _about?: unknown, timeoutMs = this.#options.timeoutMs): Promise<T> {
+    if (this.#state === 'present' || !this.#answersReads) return this.run(call, undefined, timeoutMs);
     try {
-      return await this.#deadlines.within(call(), timeoutMs, this.#late);
+      return await this.#deadlines.within(call(), timeoutMs, lateAfter(timeoutMs));
     } catch (error) {
       throw asFailure(error);
     }
@@ -120,6 +127,27 @@ export class Circuit {
   close(): void {
     this.#closed = true;
     if (this.#probing !== null) clearTimeout(this.#probing);
+  }
+
+  /**
+   * Waits until the store is back, if it has been away for less than this.
+   * @returns the rest of the time. Rejects with NothingDone
+   */
+  #waitForReturn(timeoutMs: number): Promise<number> {
+    const awayMs = performance.now() - this.#sinceMs;
+    const away = () => new NothingDone('Redis is away; waiting for a probe to succeed.');
+    if (awayMs >= timeoutMs) return Promise.reject(away());
+    return new Promise((resolve, reject) => {
+      const deadline = this.#deadlines.set(() => {
+        this.#returning.delete(back);
+        reject(away());
+      }, timeoutMs - awayMs);
+      const back = () => {
+        deadline.cancel();
+        resolve(Math.max(deadline.leftMs(), 1));
+      };
+      this.#returning.add(back);
+    });
   }
 
   /** Waits until there is room. @returns the rest of `timeoutMs` */
@@ -169,11 +197,13 @@ export class Circuit {
     this.#reached = true;
     this.#room = FIRST_ROOM;
     this.#change('present');
+    const returning = [...this.#returning];
+    this.#returning.clear();
+    for (const back of returning) back();
   }
 
   /** True if a call failed only because it had spent part of its deadline in this queue while the store answered others. */
-  #isOwnQueue(error: unknown, leftMs: number): boolean {
-    const { timeoutMs } = this.#options;
+  #isOwnQueue(error: unknown, leftMs: number, timeoutMs: number): boolean {
     return error instanceof Late && leftMs < timeoutMs && performance.now() - this.#answeredAtMs < timeoutMs;
   }
 
@@ -275,6 +305,10 @@ function asFailure(error: unknown): Failure {
 function reasonOf(error: unknown): string {
   if (isUnsent(error)) return 'There is no connection to Redis.';
   return error instanceof Error ? error.message.split('\n')[0]! : String(error);
+}
+
+function lateAfter(timeoutMs: number): () => Promise<never> {
+  return () => Promise.reject(new Late(timeoutMs));
 }
 
 /** The store did not answer before the deadline. */

@@ -24,7 +24,7 @@ import { ReplicaWatch, troubleOf } from './replica-watch.ts';
 import { Replication, type WantedReplicas } from './replication.ts';
 import { RedisSecretUses } from './secret-uses.ts';
 import { serverClocks } from './server-clocks.ts';
-import { circuitFor } from './shards.ts';
+import { circuitFor, PatientCalls } from './shards.ts';
 import { RedisTraffic } from './traffic.ts';
 import { RedisUsageReconciler, trialOn } from './usage-reconciler.ts';
 
@@ -151,6 +151,8 @@ interface RedisGateway extends RedisSettings {
 /** After this number of failed calls in a row, no request waits for Redis until a probe succeeds (contract section 6). */
 const FAILURES = 3;
 const PROBE_EVERY_MS = 200;
+/** Deadline of a call of the admin API: a person waits longer than a request. */
+const CALL_OF_PERSON_WITHIN_MS = 2_000;
 /** A start waits this long for Redis before it continues without it. */
 const REACHED_WITHIN_MS = 1_000;
 /** Maximum different errors that the gateway logs while Redis is disconnected. */
@@ -167,6 +169,11 @@ export async function openForGateway(gateway: RedisGateway) {
   const publish = (change: StoreChange) => changes.publish(change);
   const writes = new DurableWrites({ redis, ...durability, onLoss: gateway.onLostChanges });
   const changing = { redis, circuit, publish, writes };
+  const patient = {
+    ...changing,
+    circuit: new PatientCalls(circuit, Math.max(gateway.timeoutMs, CALL_OF_PERSON_WITHIN_MS)),
+    wallMs,
+  };
   const replicas =
     onReplicas === undefined || durability.replicas === 0
       ? null
@@ -174,6 +181,7 @@ export async function openForGateway(gateway: RedisGateway) {
   return {
     ...storesOn({ ...changing, wallMs }),
     ledger: new RedisLedger({ ...changing, wallMs, onUnrecorded: warnOfHistory(gateway.onWarning) }),
+    forOperators: { ...storesOn(patient), ledger: new RedisLedger(patient) },
     reconciler: new RedisUsageReconciler({ redis, circuit, wallMs }),
     attempts: new RedisAttemptCounter({ redis, circuit }),
     explanations: new RedisExplanations({ redis, circuit }),

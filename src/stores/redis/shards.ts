@@ -11,10 +11,37 @@ export type About = string | Redis;
 
 /** Makes the calls of the stores: each with a deadline, and none while the store is away. */
 export interface Calls {
-  /** @param about in a cluster, the primary of this name, or this node, is responsible for a failure */
-  run<T>(call: () => Promise<T>, about?: About): Promise<T>;
+  /**
+   * @param about in a cluster, the primary of this name, or this node, is responsible for a failure
+   * @param withinMs its deadline; unless given, that of a request
+   */
+  run<T>(call: () => Promise<T>, about?: About, withinMs?: number): Promise<T>;
   /** The same for a call that writes nothing. It also works while the store refuses writes alone. */
-  read<T>(call: () => Promise<T>, about?: About): Promise<T>;
+  read<T>(call: () => Promise<T>, about?: About, withinMs?: number): Promise<T>;
+}
+
+/** The same calls with the deadline of people, who wait longer than requests. */
+export class PatientCalls implements Calls {
+  readonly calls: Calls;
+  readonly #withinMs: number;
+
+  constructor(calls: Calls, withinMs: number) {
+    this.calls = calls;
+    this.#withinMs = withinMs;
+  }
+
+  run<T>(call: () => Promise<T>, about?: About): Promise<T> {
+    return this.calls.run(call, about, this.#withinMs);
+  }
+
+  read<T>(call: () => Promise<T>, about?: About): Promise<T> {
+    return this.calls.read(call, about, this.#withinMs);
+  }
+
+  /** @see runSteps */
+  runSteps<T>(way: keyof Calls, work: (step: Calls['run']) => Promise<T>): Promise<T> {
+    return runSteps(this.calls, way, work, this.#withinMs);
+  }
 }
 
 /** A client, and the circuit that makes the calls with it. */
@@ -47,8 +74,15 @@ export function circuitFor(redis: RedisClient, options: StoreCircuitOptions): St
  * Runs several calls one after the other under one deadline, because a request waits for all of them. In a cluster each
  * call goes through the circuit of its own primary, so that a failure counts against that primary only.
  */
-export function runSteps<T>(calls: Calls, way: keyof Calls, work: (step: Calls['run']) => Promise<T>): Promise<T> {
-  return calls instanceof ClusterCircuit ? calls.runSteps(way, work) : calls[way](() => work((call) => call()));
+export function runSteps<T>(
+  calls: Calls,
+  way: keyof Calls,
+  work: (step: Calls['run']) => Promise<T>,
+  withinMs?: number,
+): Promise<T> {
+  if (calls instanceof PatientCalls) return calls.runSteps(way, work);
+  if (calls instanceof ClusterCircuit) return calls.runSteps(way, work, withinMs);
+  return calls[way](() => work((call) => call()), undefined, withinMs);
 }
 
 /** The address for calls whose slot has no known primary. */
@@ -79,29 +113,37 @@ class ClusterCircuit implements StoreCircuit {
     return this.#reached;
   }
 
-  run<T>(call: () => Promise<T>, about?: About): Promise<T> {
-    return this.#make('run', call, about);
+  run<T>(call: () => Promise<T>, about?: About, withinMs?: number): Promise<T> {
+    return this.#make('run', call, about, withinMs);
   }
 
-  read<T>(call: () => Promise<T>, about?: About): Promise<T> {
-    return this.#make('read', call, about);
+  read<T>(call: () => Promise<T>, about?: About, withinMs?: number): Promise<T> {
+    return this.#make('read', call, about, withinMs);
   }
 
-  async #make<T>(kind: 'run' | 'read', call: () => Promise<T>, about?: About): Promise<T> {
+  async #make<T>(kind: keyof Calls, call: () => Promise<T>, about?: About, withinMs?: number): Promise<T> {
     const address = this.#addressFor(about);
-    const value = await this.#circuitOf(address)[kind](() => {
-      // The client's own error would be "connection is closed", which it also reports for commands that may have run.
-      if (address !== NO_PRIMARY && this.#cluster.nodeAt(address)?.status !== 'ready')
-        throw new NothingDone(`The part of the cluster at ${address} does not answer. Try again in a few seconds.`);
-      return call();
-    });
+    const value = await this.#circuitOf(address)[kind](
+      () => {
+        // The client's own error would be "connection is closed", which it also reports for commands that may have run.
+        if (address !== NO_PRIMARY && this.#cluster.nodeAt(address)?.status !== 'ready')
+          throw new NothingDone(`The part of the cluster at ${address} does not answer. Try again in a few seconds.`);
+        return call();
+      },
+      about,
+      withinMs,
+    );
     this.#reached = true;
     return value;
   }
 
-  runSteps<T>(way: keyof Calls, work: (step: Calls['run']) => Promise<T>): Promise<T> {
-    const { timeoutMs } = this.#options;
-    const done = work((call, about) => this[way](call, about));
+  /** @param timeoutMs the deadline of all steps together; unless given, that of a request */
+  runSteps<T>(
+    way: keyof Calls,
+    work: (step: Calls['run']) => Promise<T>,
+    timeoutMs = this.#options.timeoutMs,
+  ): Promise<T> {
+    const done = work((call, about) => this[way](call, about, timeoutMs));
     return this.#deadlines.within(done, timeoutMs, () => Promise.reject(new Late(timeoutMs)));
   }
 

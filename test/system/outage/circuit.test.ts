@@ -105,6 +105,26 @@ test('when it is back calls are let in a few at a time, then more and more (reli
   expect(rooms).toEqual([4, 8, 16, 32]);
 });
 
+test('an operator waits longer than a request, and an answer that is too late for requests changes nothing for them', async () => {
+  const pass = holdTime();
+  const { circuit, changes } = circuitWith({ probe: never });
+  const late = (ms: number) => () => new Promise<string>((resolve) => setTimeout(() => resolve('late'), ms));
+  const failed = async () => {
+    const call = expect(circuit.run(late(500))).rejects.toThrow('within 100 ms');
+    await pass(101);
+    await call;
+  };
+  await failed();
+  await failed();
+  const asked = circuit.run(late(500), undefined, 2_000);
+  await pass(501);
+  expect(await asked).toBe('late');
+  expect(changes).toEqual([]);
+  // The two failures before it still count.
+  await failed();
+  expect(changes.map(([state]) => state)).toEqual(['away']);
+});
+
 test('who waits to be let in waits no longer than the deadline, and is then known not to have been sent', async () => {
   const { circuit } = circuitWith();
   await out(circuit);

@@ -35,3 +35,19 @@ test('while Redis is full, operators can look and not revoke, and afterwards bot
   await eventually(async () => expect((await ask(gateway, 'DELETE', `/admin/keys/${made.id}`)).status).toBe(200));
   await eventually(async () => expect((await gateway.get('/v1/pets', made.key)).status).toBe(401));
 });
+
+test('a store that is slow for a moment keeps requests waiting no longer, and operators see their records', async () => {
+  const { url } = await privateRedis();
+  const gateway = await startWithAdmin(
+    { REDIS_URL: url, KEY_PEPPER: 'a pepper that only the tests use' },
+    { more: 'redis: { timeout: 100ms }' },
+  );
+  const made = (await ask(gateway, 'POST', '/admin/keys', { plan: 'endless', name: 'busy' })).body;
+  await redisCommand(url, 'CLIENT', 'PAUSE', '700', 'ALL');
+  const [shown, refused] = await Promise.all([
+    ask(gateway, 'GET', `/admin/keys/${made.id}`),
+    gateway.get('/v1/pets', 'tg_live_a_key_that_the_gateway_has_not_seen'),
+  ]);
+  expect([shown.status, shown.body.name]).toEqual([200, 'busy']);
+  expect(refused.status).not.toBe(200);
+});

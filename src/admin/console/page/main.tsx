@@ -9,6 +9,7 @@ import { Page } from './kit/page.tsx';
 import { useIsOld } from './kit/seen.tsx';
 import { Empty, Loading, Problem } from './kit/states.tsx';
 import { startTheme } from './kit/theme.ts';
+import { useLostSince, watchLink } from './link.ts';
 import { followLinks, hrefOf, usePlace } from './place.ts';
 import type { Known } from './reading.ts';
 import { WatchedSettings } from './refused-settings.tsx';
@@ -128,6 +129,8 @@ const SCREENS: readonly NamedScreen[] = [
 function Shell() {
   const { path } = usePlace();
   const found = screenFor(path);
+  const lostSince = useLostSince();
+  useEffect(watchLink, []);
   const main = useRef<HTMLElement>(null);
   const screens = useRef<HTMLElement>(null);
   useEffect(() => keepFocus(main.current!), []);
@@ -144,7 +147,7 @@ function Shell() {
     return () => observer.disconnect();
   }, [path]);
   return (
-    <div class="shell">
+    <div class={lostSince === null ? 'shell' : 'shell is-lost'}>
       <a class="skip" href="#main">
         Skip to the content
       </a>
@@ -177,6 +180,12 @@ function Shell() {
         </div>
       </nav>
       <main id="main" tabindex={-1} ref={main}>
+        {lostSince !== null && (
+          <div class="banner" role="alert">
+            <p class="state-title">The gateway does not answer</p>
+            <p>This is as of {momentText(lostSince)}. The page tries again by itself.</p>
+          </div>
+        )}
         {found !== null && found.path !== '/' && <WatchedSettings />}
         {found === null ? (
           <Page title="Not found">

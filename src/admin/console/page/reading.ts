@@ -17,7 +17,7 @@ export type Reading<T> = Known<T> | { readonly state: 'unknown' } | { readonly s
 export const UNKNOWN = { state: 'unknown' } as const;
 
 /** How many intervals a value may be old before the page no longer shows it as the present. */
-const INTERVALS = 3;
+export const INTERVALS = 3;
 
 /** When a value is too old to be shown as the present, Unix milliseconds. */
 export function oldFrom({ at, everyMs }: Known<unknown>): number {

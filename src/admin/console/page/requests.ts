@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { type Reading, UNKNOWN } from './reading.ts';
+import { heard } from './link.ts';
+import { INTERVALS, type Reading, UNKNOWN } from './reading.ts';
 
 // The page's requests to the admin API. Nothing here is private: `GET /admin/openapi.json` describes every request.
 
@@ -63,6 +64,7 @@ export async function request<T>(method: string, path: string, call: Call = {}):
   } catch (error) {
     throw unreachable(error, signal);
   }
+  if (response.status < 500) heard();
   const data: unknown = await response.json().catch((error) => {
     // A response without a body is no JSON. One that broke off, or was aborted, is no response.
     if (error instanceof SyntaxError) return null;
@@ -236,8 +238,12 @@ export function useLatest<T>(path: string, name: string, everyMs: number): reado
   return [state, useMemo(() => (isCut ? { ...latest, everyMs: 0 } : latest), [isCut, latest])];
 }
 
+/** How often a stream has an event whatever happens, in milliseconds (`BEAT_EVERY_MS` of the gateway). */
+const BEAT_MS = 2_000;
+
 /**
- * Follows a stream of server-sent events. One that was lost or has ended is opened again.
+ * Follows a stream of server-sent events. One that was lost or has ended is opened again, as is one in which three beats are missing: the
+ * gateway may hang, the laptop may have slept, or the network has dropped the connection without a word.
  * @param path null: nothing is followed
  * @param onEvent called with the name of each event, `end` included, and its data
  * @returns `heard`: when the gateway sent anything last
@@ -255,8 +261,15 @@ export function useEvents(
   useEffect(() => {
     if (path === null) return;
     setState('connecting');
+    setHeardAt(null);
     let source: EventSource;
     let timer: ReturnType<typeof setTimeout>;
+    let lastAt = Date.now();
+    const hear = () => {
+      lastAt = Date.now();
+      setHeardAt(lastAt);
+      heard();
+    };
     const openLater = () => {
       // The stream may have ended because the session has ended.
       request('GET', '/admin/session').catch((error: ApiError) => {
@@ -265,10 +278,11 @@ export function useEvents(
       timer = setTimeout(open, RETRY_MS);
     };
     const open = () => {
+      lastAt = Date.now();
       source = new EventSource(path);
       source.onopen = () => {
         setState('open');
-        setHeardAt(Date.now());
+        hear();
       };
       source.onerror = () => {
         setState('lost');
@@ -280,16 +294,26 @@ export function useEvents(
         setState('ended');
         openLater();
       });
-      for (const name of ['end', ...list.split(',')]) {
-        source.addEventListener(name, (event) => listener.current(name, JSON.parse((event as MessageEvent).data)));
+      for (const name of ['end', 'beat', ...list.split(',')]) {
+        source.addEventListener(name, (event) => {
+          hear();
+          if (name !== 'beat') listener.current(name, JSON.parse((event as MessageEvent).data));
+        });
       }
     };
+    const watchdog = setInterval(() => {
+      if (Date.now() - lastAt < INTERVALS * BEAT_MS || source.readyState === EventSource.CLOSED) return;
+      source.close();
+      setState('lost');
+      open();
+    }, BEAT_MS / 4);
     open();
     return () => {
       clearTimeout(timer);
+      clearInterval(watchdog);
       source.close();
     };
   }, [path, list]);
-  const everyMs = state === 'open' ? Number.POSITIVE_INFINITY : 0;
+  const everyMs = state === 'open' ? BEAT_MS : 0;
   return { state, heard: heardAt === null ? UNKNOWN : { state: 'known', value: null, at: heardAt, everyMs } };
 }

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { useLostSince } from '../link.ts';
 import { type Known, oldFrom, type Reading } from '../reading.ts';
 import { momentText } from './format.tsx';
 import { Icon } from './icon.tsx';
@@ -7,16 +8,17 @@ import { Badge } from './page.tsx';
 
 // Values that may have become old: what was read three intervals ago is shown, with its time, and not as the present.
 
-/** Whether a value is too old to be shown as the present. */
+/** Whether a value is too old to be shown as the present, as any is while the gateway does not answer. */
 export function useIsOld(of: Known<unknown>): boolean {
   const [, redraw] = useState({});
+  const isLost = useLostSince() !== null;
   const leftMs = oldFrom(of) - Date.now();
   useEffect(() => {
     if (leftMs <= 0) return;
     const timer = setTimeout(() => redraw({}), leftMs + 1);
     return () => clearTimeout(timer);
   }, [of]);
-  return leftMs <= 0;
+  return isLost || leftMs <= 0;
 }
 
 /** A state that is as it should be. It is green only while the value that says so is young. @param of that value */
