@@ -223,6 +223,30 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
     expect((await gateway.get('/v1/pets', two.key)).status).toBe(401);
   });
 
+  test('how a customer stands is known from its keys, and one request lifts all their bans, each on record', async () => {
+    const [{ id }, other] = [await create({ name: 'Acme' }), await create()];
+    const keys = [await keyOf(id), await keyOf(id), await keyOf(id)];
+    const standings = async () => (await admin('GET', `/standings?customers=${id},${other.id}`)).body.standings;
+    const none = { ban: null, banned: 0, until: null, complete: true };
+    // Ten refusals are a ban; the limit of three is shared.
+    for (let i = 0; i < 14; i++) for (const { key } of keys.slice(0, 2)) await gateway.get('/v1/pets', key);
+    const [acme, idle] = await standings();
+    expect(idle).toEqual({ id: other.id, keys: 0, ...none });
+    expect(acme).toMatchObject({ id, banned: 2, ban: null, complete: true });
+    expect(acme.until * 1_000).toBeGreaterThan(Date.now());
+    const refused = await admin('DELETE', `/bans/${keys[0].id}?keys=true`);
+    expect([refused.status, refused.body.message]).toEqual([400, expect.stringMatching(/only for a customer/)]);
+    const lifted = await admin('DELETE', `/bans/${id}?keys=true&reason=called`);
+    expect([lifted.status, lifted.body.keys.toSorted()]).toEqual([200, [keys[0].id, keys[1].id].toSorted()]);
+    expect(await standings()).toMatchObject([{ id, ...none }, { id: other.id }]);
+    expect((await admin('DELETE', `/bans/${id}?keys=true`)).body.code).toBe('not_found');
+    for (const target of [id, keys[0].id, keys[1].id]) {
+      const { changes } = (await admin('GET', `/audit?key=${target}&action=ban.lift`)).body;
+      expect(changes).toContainEqual(expect.objectContaining({ target, outcome: 'done', after: { reason: 'called' } }));
+    }
+    expect((await admin('GET', '/standings?customers=key_1')).status).toBe(400);
+  });
+
   test('a key that is moved keeps the ban in force, and nothing else that was counted (reliability 262)', async () => {
     const { id } = await create();
     const key = await gateway.createKey('small');

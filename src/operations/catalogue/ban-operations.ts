@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { byReadability, isReadable } from '../../model/record.ts';
 import { count, limitName } from '../../model/values.ts';
 import { banReport, bansInForce, endBan, ownedBan } from '../bans-in-force.ts';
+import { endBansOf, MAX_KEYS_LOOKED_AT } from '../customer-standing.ts';
 import { customerOfKey, unreadableRow } from '../key-report.ts';
 import { cursor, flag, PAGE, unixSeconds } from '../operation-values.ts';
 import { atPresent } from '../operator-store.ts';
@@ -106,15 +107,31 @@ export const liftBan = defineOperation({
     reason: reason
       .optional()
       .describe('Why, such as a ticket: one line of up to 200 characters for operators, in the record of changes.'),
+    keys: flag.describe(
+      `Of a customer: the bans of its keys too, of which up to ${MAX_KEYS_LOOKED_AT} are looked at. Each is recorded on its own.`,
+    ),
   }),
   output: z.strictObject({
     id: z.string(),
     lifted: z.literal(true),
     spent: spentReport,
+    keys: z.array(z.string()).optional().describe('With `keys`: those whose bans were lifted.'),
   }),
-  async run(store, { id, reason = null }) {
+  async run(store, { id, reason = null, keys }, { recorded }) {
     insistOnReason(reason);
-    const lifted = await endBan(store, id);
-    return { output: { id, lifted: true as const, spent: lifted.spent }, change: changeOfLift(id, lifted, reason) };
+    if (!keys) {
+      const lifted = await endBan(store, id);
+      return { output: { id, lifted: true as const, spent: lifted.spent }, change: changeOfLift(id, lifted, reason) };
+    }
+    const lift = (key: string) =>
+      recorded({
+        action: 'ban.lift',
+        target: key,
+        work: () => endBan(store, key),
+        changeOf: (lifted) => changeOfLift(key, lifted, reason),
+      });
+    const { lifted, durability, spent } = await endBansOf(store, id, lift);
+    const change = changeOfLift(id, { durability }, reason);
+    return { output: { id, lifted: true as const, spent, keys: lifted }, change };
   },
 });

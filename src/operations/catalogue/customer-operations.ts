@@ -2,9 +2,10 @@ import { z } from 'zod';
 import { Failure } from '../../failure.ts';
 import { filterShape, filterValues, searchedWords, shapeOf, TEXT_WORDS } from '../../model/attributes.ts';
 import { limits } from '../../model/plan.ts';
-import type { StoredCustomer } from '../../model/record.ts';
+import { isCustomerId, type StoredCustomer } from '../../model/record.ts';
 import { count } from '../../model/values.ts';
 import { customer, customerReport } from '../customer-report.ts';
+import { customerStanding, MAX_KEYS_LOOKED_AT, standingsOf } from '../customer-standing.ts';
 import { makeCustomer, removeCustomer, searchCustomers } from '../customers.ts';
 import { key, keyReport } from '../key-report.ts';
 import { keysOfCustomer, searchKeys } from '../key-search.ts';
@@ -142,6 +143,29 @@ export const showCustomer = defineOperation({
     const report = { ...customerReport(customer, plans, nowMs), keys: reports, keysCursor: cursor };
     return { output: { ...report, unreadable: unreadableReport(unreadable) }, record: customer };
   },
+});
+
+const MAX_STANDINGS = 500;
+const idsRule = `must be 1 to ${MAX_STANDINGS} ids of customers with commas between them`;
+
+export const listStandings = defineOperation({
+  name: 'listStandings',
+  line: 'GET /standings',
+  role: 'viewer',
+  sentence: 'Shows how many keys of customers are banned, and until when.',
+  description: `It looks at up to ${MAX_KEYS_LOOKED_AT} keys in all, in the order of the customers.`,
+  on: 'store',
+  needsNoPlans: true,
+  readsMuch: true,
+  input: z.strictObject({
+    customers: z
+      .string(idsRule)
+      .transform((text) => text.split(','))
+      .refine((ids) => ids.length <= MAX_STANDINGS && ids.every(isCustomerId), idsRule)
+      .describe(`Ids of up to ${MAX_STANDINGS} customers, with commas between them.`),
+  }),
+  output: z.strictObject({ standings: z.array(customerStanding) }),
+  run: async (store, { customers }) => ({ output: { standings: await standingsOf(store, customers) } }),
 });
 
 export const updateCustomer = defineOperation({

@@ -22,6 +22,8 @@ export interface Helped {
   readonly plan?: string | null | undefined;
   /** The window that refuses it. */
   readonly window?: string | undefined;
+  /** How many keys of the customer are banned: their bans are lifted with its own. */
+  readonly banned?: number | undefined;
   /** Of a key. */
   readonly customer?: CustomerOfKey | undefined;
 }
@@ -46,7 +48,8 @@ export function HelpDialog(changes: Changes) {
 }
 
 export function LiftDialog({ of, onClose, onChanged }: Changes) {
-  const { id, name, plan } = of;
+  const { id, name, plan, banned = 0 } = of;
+  const what = banned > 0 ? 'bans' : 'ban';
   const usage = useUsage(of.id, of.plan);
   const topUp = useTopUp(of, ifKnown(usage.reading)?.windows);
   const [isToppingUp, setToppingUp] = useState(false);
@@ -64,8 +67,11 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
       void usage.reload();
     }
     const reason = reasonIn(form);
-    const query = reason === '' ? '' : `?reason=${encodeURIComponent(reason)}`;
-    const lifting = request<LiftedBan>('DELETE', `/admin/bans/${encodeURIComponent(id)}${query}`);
+    const query = new URLSearchParams({
+      ...(reason === '' ? {} : { reason }),
+      ...(banned > 0 ? { keys: 'true' } : {}),
+    });
+    const lifting = request<LiftedBan>('DELETE', `/admin/bans/${encodeURIComponent(id)}?${query}`);
     const { status, data } = await lifting.catch((failure) => {
       if (!(failure instanceof ApiError) || added.current === '') throw failure;
       onChanged?.();
@@ -77,11 +83,16 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
       .join(', ');
     const still =
       spent === '' ? '' : ` Still spent, so further requests are refused: ${spent}. Top it up to help at once.`;
-    return `${added.current}The ban of ${name ?? id} is lifted.${still}${settledText(status)}`;
+    const lifted = data.keys === undefined ? 'The ban' : `${plural(data.keys.length, 'ban')} of keys`;
+    const verb = data.keys === undefined || data.keys.length === 1 ? 'is' : 'are';
+    return `${added.current}${lifted} of ${name ?? id} ${verb} lifted.${still}${settledText(status)}`;
   };
   return (
-    <ChangeDialog title={`Lift the ban of ${name ?? id}`} action="Lift the ban" act={act} onClose={onClose}>
-      {usage.reading.state === 'known' && <LiftEffect of={usage.reading.value} toppedUpWindow={toppedUpWindow} />}
+    <ChangeDialog title={`Lift the ${what} of ${name ?? id}`} action={`Lift the ${what}`} act={act} onClose={onClose}>
+      {banned > 0 && <p class="effect">{plural(banned, 'key')} banned now.</p>}
+      {banned === 0 && usage.reading.state === 'known' && (
+        <LiftEffect of={usage.reading.value} toppedUpWindow={toppedUpWindow} />
+      )}
       <p>{effectOf(id, 'lift')}</p>
       <ReasonField />
       {(plan || !id.startsWith('jwt_')) && (

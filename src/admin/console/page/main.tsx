@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Account } from './account-menu.tsx';
 import { Find } from './find.tsx';
 import { Notices } from './kit/dialog.tsx';
-import { momentText } from './kit/format.tsx';
+import { clockText } from './kit/format.tsx';
 import { Icon, type IconName } from './kit/icon.tsx';
 import { Page } from './kit/page.tsx';
 import { useIsOld } from './kit/seen.tsx';
@@ -183,7 +183,7 @@ function Shell() {
         {lostSince !== null && (
           <div class="banner" role="alert">
             <p class="state-title">The gateway does not answer</p>
-            <p>This is as of {momentText(lostSince)}. The page tries again by itself.</p>
+            <p>This is as of {clockText(lostSince)}. The page tries again by itself.</p>
           </div>
         )}
         {found !== null && found.path !== '/' && <WatchedSettings />}
@@ -225,7 +225,7 @@ function Counted({ of }: { of: Known<RefusedPage> }) {
   const banned = all.filter(({ state }) => state === 'banned').length;
   if (all.length === 0) return null;
   return (
-    <span class={`count ${banned > 0 && !isOld ? 'bad' : ''}`} title={isOld ? `As of ${momentText(of.at)}` : undefined}>
+    <span class={`count ${banned > 0 && !isOld ? 'bad' : ''}`} title={isOld ? `As of ${clockText(of.at)}` : undefined}>
       {' '}
       {banned > 0 ? `${banned} banned` : `${all.length} refused`}
     </span>

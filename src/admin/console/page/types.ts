@@ -3,6 +3,7 @@ import type {
   createCustomer,
   deleteCustomer,
   listCustomers,
+  listStandings,
   showCustomer,
 } from '../../../operations/catalogue/customer-operations.ts';
 import type {
@@ -69,6 +70,8 @@ export type Customer = CustomerPage['customers'][number];
 export type ShownCustomer = OutputOf<typeof showCustomer>;
 export type NewCustomer = InputOf<typeof createCustomer>;
 export type DeletedCustomer = OutputOf<typeof deleteCustomer>;
+export type Standings = OutputOf<typeof listStandings>;
+export type CustomerStanding = Standings['standings'][number];
 export type KeyOrCustomer = Key | Customer;
 export type SearchPage = KeyPage | CustomerPage;
 

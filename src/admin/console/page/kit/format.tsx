@@ -109,6 +109,11 @@ export function momentText(at: Moment): string {
 }
 
 /** `2026-11-23 12:04:31 UTC`, for a reader in another zone. @param at a valid moment */
+/** A moment of this page's clock, Unix milliseconds. */
+export function clockText(atMs: number): string {
+  return momentText(new Date(atMs).toISOString());
+}
+
 export function utcText(at: Moment): string {
   return new Date(millisecondsOf(at)).toISOString().replace(/^(.*)T(.{8}).*/, '$1 $2 UTC');
 }

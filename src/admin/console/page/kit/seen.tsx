@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { useLostSince } from '../link.ts';
 import { type Known, oldFrom, type Reading } from '../reading.ts';
-import { momentText } from './format.tsx';
+import { clockText } from './format.tsx';
 import { Icon } from './icon.tsx';
 import { Badge } from './page.tsx';
 
@@ -44,7 +44,7 @@ export function NotKnown({ of, what = 'State' }: { of: Exclude<Reading<unknown>,
 }
 
 function AsOf({ of: { at } }: { of: Known<unknown> }) {
-  return <span class="as-of">as of {momentText(at)}</span>;
+  return <span class="as-of">as of {clockText(at)}</span>;
 }
 
 /** What is drawn of a value: grey, with its time, once the value is old. */
@@ -54,7 +54,7 @@ export function Aged({ of, children }: { of: Known<unknown>; children: Component
     <>
       {isOld && (
         <p class="as-of" role="status">
-          As of {momentText(of.at)}
+          As of {clockText(of.at)}
         </p>
       )}
       <div class={isOld ? 'aged is-old' : 'aged'}>{children}</div>

@@ -7,7 +7,7 @@ import { isPassing, useResource } from '../requests.ts';
 import type { ChangePage, DeprecatedRoutes, InForce, RefusalsOfCaller } from '../types.ts';
 
 /** How often counts, refusals and what changes slowly are read again, in milliseconds. */
-const COUNTS_MS = 5_000;
+export const COUNTS_MS = 5_000;
 const REFUSALS_MS = 15_000;
 const REST_MS = 60_000;
 

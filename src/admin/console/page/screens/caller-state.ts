@@ -3,7 +3,7 @@ import { millisecondsOf } from '../kit/format.tsx';
 import { spentIn } from '../kit/limit-windows.tsx';
 import { type Reading, UNKNOWN } from '../reading.ts';
 import { useResource } from '../requests.ts';
-import type { Key, KeyOrCustomer, RefusedPage, Usage } from '../types.ts';
+import type { CustomerStanding, Key, KeyOrCustomer, RefusedPage, Standings, Usage } from '../types.ts';
 
 // The states of keys and customers. What is shown of them is in caller-facts.ts.
 
@@ -28,6 +28,23 @@ export function standingOf({ ban, windows }: Usage): Standing {
   if (ban !== null) return { kind: 'banned', until: ban.until };
   return { kind: spentIn(windows).length > 0 ? 'spent' : 'served' };
 }
+
+/** The standings of customers, by their ids. Those of which too many are asked for stay unknown. */
+export function useCustomerStandings(
+  ids: readonly string[],
+  everyMs = STANDINGS_MS,
+): (id: string) => Reading<CustomerStanding> {
+  const asked = ids.slice(0, MAX_STANDINGS).join();
+  const { reading } = useResource<Standings>(asked === '' ? null : `/admin/standings?customers=${asked}`, everyMs);
+  return (id) => {
+    if (reading.state !== 'known') return reading;
+    const found = reading.value.standings.find((one) => one.id === id);
+    return found === undefined ? UNKNOWN : { ...reading, value: found };
+  };
+}
+
+/** How many customers the gateway shows the standings of at once. */
+const MAX_STANDINGS = 500;
 
 /** The standings of callers in a list, in one request: of those that the page has not reached it is unknown. */
 export function useStandings(): (id: string) => Reading<Standing> {

@@ -3,18 +3,19 @@ import { auditHref, nameOf } from '../kit/callers.tsx';
 import { plural, Time } from '../kit/format.tsx';
 import { later } from '../kit/later.tsx';
 import { Page, Section } from '../kit/page.tsx';
-import { calm, Empty, Problem, Shown } from '../kit/states.tsx';
+import { NotKnown } from '../kit/seen.tsx';
+import { calm, Empty, Loading, Problem } from '../kit/states.tsx';
 import { UseSection } from '../kit/use.tsx';
 import { Limits } from '../limits.tsx';
 import { decoded, hrefOf } from '../place.ts';
-import { derived, ifKnown } from '../reading.ts';
+import { ifKnown } from '../reading.ts';
 import { ApiError } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
 import type { ShownCustomer, Usage } from '../types.ts';
 import { type Action, Actions, CallerCard, useFurtherActions } from './caller-card.tsx';
 import { SuspendedText } from './caller-facts.tsx';
-import { useCallerRecord } from './caller-record.ts';
-import { isSuspended, standingOf } from './caller-state.ts';
+import { COUNTS_MS, useCallerRecord } from './caller-record.ts';
+import { isSuspended, useCustomerStandings } from './caller-state.ts';
 import { CustomerFacts, CustomerState, hasExpired } from './customer-facts.tsx';
 import { KeyTable } from './key-table.tsx';
 import { LastChanges } from './last-changes.tsx';
@@ -29,6 +30,8 @@ interface DialogState {
   readonly dialog: string;
   readonly of: ShownCustomer;
   readonly etag: string | null;
+  /** How many of its keys were banned. */
+  readonly banned: number;
 }
 
 type Open = (dialog: string) => void;
@@ -40,7 +43,9 @@ export function CustomerScreen({ rest }: { rest: string }) {
   const { record: customer, plans, usage, use, recent, changes, isGone, readAll, outage } = read;
   const [opened, setOpened] = useState<DialogState | null>(null);
   const data = ifKnown(customer.reading);
-  const open: Open = (dialog) => data !== null && setOpened({ dialog, of: data, etag: customer.etag });
+  const standing = useCustomerStandings(isGone ? [] : [id], COUNTS_MS)(id);
+  const banned = ifKnown(standing)?.banned ?? 0;
+  const open: Open = (dialog) => data !== null && setOpened({ dialog, of: data, etag: customer.etag, banned });
   if (isGone) {
     return (
       <Page title={id} back={LIST}>
@@ -58,57 +63,53 @@ export function CustomerScreen({ rest }: { rest: string }) {
       </Page>
     );
   }
-  if (data === null) {
-    const why = customer.error ?? outage;
+  if (customer.reading.state === 'unknown') {
     return (
       <Page title={id} back={LIST}>
-        {why ? (
-          <Problem error={why} retry={customer.reload} />
-        ) : (
-          <Shown of={customer} what="the customer">
-            {() => null}
-          </Shown>
-        )}
+        <Loading what="the customer" />
       </Page>
     );
   }
   const counts = ifKnown(usage.reading);
-  const plan = ifKnown(plans.reading)?.plans.find(({ name }) => name === data.plan);
-  const ended =
-    data.expiresAt !== null && hasExpired(data) ? (
-      <>
-        Each request of its keys gets a 401: expired <Time at={data.expiresAt} />.
-      </>
-    ) : data.suspended !== undefined && isSuspended(data) ? (
-      <>
-        Each request of its keys gets a 403: suspended since <SuspendedText {...data.suspended} />
-      </>
-    ) : null;
-  const actions = <CustomerActions of={data} usage={counts} open={open} />;
+  const plan = ifKnown(plans.reading)?.plans.find(({ name }) => name === (data ?? counts)?.plan);
+  const ended = data === null ? null : endedText(data);
+  const actions = data !== null && <CustomerActions of={data} usage={counts} banned={banned} open={open} />;
+  const fault = calm(customer).error;
   return (
-    <Page title={nameOf(data)} back={LIST} beside={actions}>
+    <Page title={data === null ? id : nameOf(data)} back={LIST} beside={actions}>
       {outage && <Problem error={outage} />}
+      {fault !== null && <Problem error={fault} retry={customer.reload} />}
       <div class="with-aside">
         <div>
           <CallerCard
             id={id}
-            state={<CustomerState of={data} standing={derived(usage.reading, standingOf)} />}
+            state={
+              customer.reading.state === 'known' ? (
+                <CustomerState of={customer.reading.value} standing={standing} counts={usage.reading} />
+              ) : (
+                <NotKnown of={customer.reading} />
+              )
+            }
             ended={ended}
             facts={
-              <span>
-                plan <strong>{data.plan}</strong>
-              </span>
+              data !== null && (
+                <span>
+                  plan <strong>{data.plan}</strong>
+                </span>
+              )
             }
             usage={usage.reading}
             recent={recent}
           />
-          {ended === null && <Limits of={data} usage={calm(usage)} plan={plan} isLive={true} />}
+          {ended === null && <Limits of={data ?? { id, name: null }} usage={calm(usage)} plan={plan} isLive={true} />}
         </div>
-        <aside aria-label="About the customer">
-          <CustomerFacts of={data} />
-        </aside>
+        {data !== null && (
+          <aside aria-label="About the customer">
+            <CustomerFacts of={data} />
+          </aside>
+        )}
         <div class="below">
-          <KeysOfIt of={data} open={open} />
+          {data !== null && <KeysOfIt of={data} open={open} />}
           <LastRefusals id={id} recent={recent} />
           <UseSection id={id} use={use} usage={counts} />
         </div>
@@ -128,10 +129,40 @@ export function CustomerScreen({ rest }: { rest: string }) {
   );
 }
 
-function CustomerActions({ of: customer, usage, open }: { of: ShownCustomer; usage: Usage | null; open: Open }) {
+/** Why its keys admit no request, whatever its limits are; null if they may. */
+function endedText(customer: ShownCustomer) {
+  const { expiresAt, suspended } = customer;
+  if (expiresAt !== null && hasExpired(customer)) {
+    return (
+      <>
+        Each request of its keys gets a 401: expired <Time at={expiresAt} />.
+      </>
+    );
+  }
+  if (suspended === undefined || !isSuspended(customer)) return null;
+  return (
+    <>
+      Each request of its keys gets a 403: suspended since <SuspendedText {...suspended} />
+    </>
+  );
+}
+
+function CustomerActions({
+  of: customer,
+  usage,
+  banned,
+  open,
+}: {
+  of: ShownCustomer;
+  usage: Usage | null;
+  /** How many of its keys are banned. */
+  banned: number;
+  open: Open;
+}) {
   const [mayChange, mayDelete] = [useMay('operator'), useMay('admin')];
   const actions: (Action | false)[] = [
-    mayChange && usage?.ban != null && ['lift', 'Lift the ban…', 'primary'],
+    mayChange &&
+      (usage?.ban != null || banned > 0) && ['lift', banned > 0 ? 'Lift the bans…' : 'Lift the ban…', 'primary'],
     mayChange && customer.suspended !== undefined && ['resume', 'Resume…', 'primary'],
     mayChange && ['topup', 'Top up…', ''],
     mayChange && ['reset', 'Reset usage…', ''],

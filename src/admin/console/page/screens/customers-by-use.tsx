@@ -9,10 +9,10 @@ import { Empty, Shown } from '../kit/states.tsx';
 import { pathWith } from '../kit/text-filter.tsx';
 import { UnreadableRows } from '../kit/unreadable-rows.tsx';
 import { navigate, usePlace } from '../place.ts';
-import type { Reading } from '../reading.ts';
+import { ifKnown, type Reading } from '../reading.ts';
 import { request, useResource } from '../requests.ts';
-import type { CustomerByUse, CustomerUseList } from '../types.ts';
-import { type Standing, useStandings } from './caller-state.ts';
+import type { CustomerByUse, CustomerStanding, CustomerUseList } from '../types.ts';
+import { useCustomerStandings } from './caller-state.ts';
 import { CustomerState } from './customer-facts.tsx';
 
 const REFRESH_MS = 15_000;
@@ -38,12 +38,12 @@ export function HowListed() {
 /** The customers by how much of a limit their keys have used together. */
 export function CustomersByUse() {
   const { query } = usePlace();
-  const standing = useStandings();
   const asked = [...query].filter(([name]) => name === 'window' || name === 'above');
   const set = (name: string) => (value: string) =>
     navigate(pathWith('/customers', [['by', 'use'], ...asked], name, value), 'replace');
   const path = (top: number) => `/admin/usage/customers?${new URLSearchParams([...asked, ['top', String(top)]])}`;
   const found = useResource<CustomerUseList>(path(SHOWN), REFRESH_MS);
+  const standing = useCustomerStandings((ifKnown(found.reading)?.customers ?? []).map(({ id }) => id));
   return (
     <>
       <search class="filters" aria-label="Customers by use">
@@ -90,7 +90,7 @@ export function CustomersByUse() {
 const WINDOWS = ['minute', 'hour', 'day', 'week', 'month'].map((window) => [window, window] as const);
 const SHARES = ['50', '80', '90', '100'].map((share) => [share, `from ${share} %`] as const);
 
-function columnsWith(standing: (id: string) => Reading<Standing>): readonly Column<CustomerByUse>[] {
+function columnsWith(standing: (id: string) => Reading<CustomerStanding>): readonly Column<CustomerByUse>[] {
   return [
     {
       title: 'Customer',

@@ -14,7 +14,7 @@ import { useResource } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
 import type { Customer, CustomerPage, InForce } from '../types.ts';
 import { ATTRIBUTE_COLUMNS, FILTERED } from './attribute-fields.tsx';
-import { useStandings } from './caller-state.ts';
+import { useCustomerStandings } from './caller-state.ts';
 import { CustomerState } from './customer-facts.tsx';
 import { CustomersByUse, HowListed } from './customers-by-use.tsx';
 
@@ -123,7 +123,7 @@ export function Customers() {
 }
 
 function CustomerTable({ customers }: { customers: readonly Customer[] }) {
-  const standing = useStandings();
+  const standing = useCustomerStandings(customers.map(({ id }) => id));
   return (
     <Table
       caption="Customers"

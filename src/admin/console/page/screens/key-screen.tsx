@@ -4,6 +4,7 @@ import { Field } from '../kit/dialog.tsx';
 import { Time } from '../kit/format.tsx';
 import { later } from '../kit/later.tsx';
 import { Page } from '../kit/page.tsx';
+import { NotKnown } from '../kit/seen.tsx';
 import { calm, Problem } from '../kit/states.tsx';
 import { UseSection } from '../kit/use.tsx';
 import { Limits } from '../limits.tsx';
@@ -65,13 +66,6 @@ export function KeyScreen({ rest }: { rest: string }) {
       </Page>
     );
   }
-  if (outage && (hasTokens ? use.history : key).reading.state !== 'known') {
-    return (
-      <Page title={id} back={LIST}>
-        <Problem error={outage} />
-      </Page>
-    );
-  }
   const ended = data === null ? null : endedText(data, ifKnown(changes.reading));
   const planName = data?.plan === null ? 'unknown' : (data?.plan ?? counts?.plan);
   const facts = (
@@ -102,7 +96,13 @@ export function KeyScreen({ rest }: { rest: string }) {
           <CallerCard
             id={id}
             state={
-              data === null ? hasTokens && <StandingBadge of={standing} /> : <KeyState of={data} standing={standing} />
+              key.reading.state === 'known' ? (
+                <KeyState of={key.reading.value} standing={standing} />
+              ) : hasTokens ? (
+                <StandingBadge of={standing} />
+              ) : (
+                <NotKnown of={key.reading} />
+              )
             }
             ended={ended}
             facts={facts}

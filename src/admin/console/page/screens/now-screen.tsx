@@ -5,6 +5,7 @@ import { CallerName, nameOf } from '../kit/callers.tsx';
 import { type Bar, BarChart, BY_QUOTA, Meter, type Series } from '../kit/charts.tsx';
 import { Table } from '../kit/data-table.tsx';
 import {
+  clockText,
   countText,
   lengthText,
   millisecondsOf,
@@ -134,7 +135,7 @@ function Summary({ of: event }: { of: Known<NowEvent> }) {
       banned > 0 ? `${callers}, ${countText(banned)} of them banned` : callers,
     ],
     [!gateways.complete, 'warn', `other gateways unknown, ${lastKnownText(gateways)}`],
-    [areListsOld, 'warn', lists.state === 'known' ? `refusals as of ${momentText(lists.at)}` : 'refusals unknown'],
+    [areListsOld, 'warn', lists.state === 'known' ? `refusals as of ${clockText(lists.at)}` : 'refusals unknown'],
   ];
   const shown = wrong.filter(([isSo]) => isSo);
   return (

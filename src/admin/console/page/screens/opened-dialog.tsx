@@ -33,7 +33,8 @@ export function OpenedKeyDialog({ secret, ...opened }: DialogProps<Key | null> &
   return <SharedDialog {...opened} customer={key.customer} />;
 }
 
-export function OpenedCustomerDialog(opened: DialogProps<ShownCustomer>) {
+/** @param banned how many of its keys are banned */
+export function OpenedCustomerDialog(opened: DialogProps<ShownCustomer> & { readonly banned: number }) {
   const { dialog, of: customer, plans, onClose, onChanged } = opened;
   if (dialog === 'delete') return <DeleteCustomerDialog {...opened} />;
   if (dialog !== 'create-key') return <SharedDialog {...opened} />;
@@ -48,15 +49,16 @@ export function OpenedCustomerDialog(opened: DialogProps<ShownCustomer>) {
 /** Those that keys and customers have alike, and callers with tokens in part. */
 function SharedDialog({
   customer,
+  banned,
   ...opened
-}: DialogProps<Key | ShownCustomer | null> & { readonly customer?: Key['customer'] }) {
+}: DialogProps<Key | ShownCustomer | null> & { readonly customer?: Key['customer']; readonly banned?: number }) {
   const { dialog, of, id, usage, onClose, onChanged } = opened;
   const name = of?.name ?? null;
   // The one that refuses for longest.
   const window = spentIn(usage?.windows ?? {}).at(-1)?.[0];
   if (dialog === 'lift') {
     const plan = isCustomer(id) ? undefined : usage?.plan;
-    return <LiftDialog of={{ how: 'lift', id, name, plan, window }} onClose={onClose} onChanged={onChanged} />;
+    return <LiftDialog of={{ how: 'lift', id, name, plan, window, banned }} onClose={onClose} onChanged={onChanged} />;
   }
   if (dialog === 'topup') {
     return <TopUpDialog of={{ how: 'topup', id, name, window, customer }} onClose={onClose} onChanged={onChanged} />;
