@@ -10,7 +10,8 @@ export const explain = showCommand({
   operation: explainRefusal,
   about:
     'Explains why a request was refused or failed, by the X-Request-Id of its response, and what to do about it, in the words of Explain in the ' +
-    'console. Gateways know that: it asks the one of TOLLGATE_GATEWAY, or the one that owns the embedded store.',
+    'console. It asks the gateway of TOLLGATE_GATEWAY, or the one that owns the embedded store. Without a gateway it reads what the store keeps: of a ' +
+    'day, the first refusal of each key and window, and failures.',
   positional: 'REQUEST_ID',
   examples: ['tollgate explain 0a1b2c3d4e5f', 'tollgate explain 0a1b2c3d4e5f --json'],
   text: ({ refusals }, print) => {

@@ -141,7 +141,12 @@ export function operationsHere(store: OpenStore, warn: (line: string) => void): 
     name: store.name,
     async perform<O extends AnyOperation>(operation: O, input: InputOf<O>, { once = null, version }: AskedAt = {}) {
       const asked = { ...PLAINLY, once, versions: version === undefined ? null : [version] };
-      if (operation.on === 'live') throw new Failure('gateway_unavailable', ONLY_GATEWAYS);
+      if (operation.on === 'live') {
+        if (operation.fromStore === undefined) throw new Failure('gateway_unavailable', ONLY_GATEWAYS);
+        const { ids, body } = partsOf(operation, input);
+        const { output } = await operation.fromStore(contexts.store, { ...body, ...ids } as never);
+        return { output: output as OutputOf<O>, isRepeated: false };
+      }
       const recording = recordingOf(store, warn);
       const done = await performGiven(operation, contexts, recording, partsOf(operation, input), asked);
       const { output, change, isRepeated = false } = done as Awaited<ReturnType<AnyOperation['run']>>;

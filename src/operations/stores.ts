@@ -4,6 +4,7 @@ import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
 import type { SecretUseStore } from '../identify/secret-use-store.ts';
 import type { AuditStore } from './audit-store.ts';
 import type { DeprecatedCalls } from './deprecated-calls.ts';
+import type { ExplanationStore } from './explanation-store.ts';
 import type { KeyNetworkStore } from './key-network-store.ts';
 import type { PlansHistory } from './plans/plans-history-store.ts';
 import type { TrafficStore } from './traffic/traffic-store.ts';
@@ -26,6 +27,8 @@ export interface Stores {
   readonly deprecatedCalls: DeprecatedCalls;
   /** When the secrets of keys were used last. */
   readonly secretUses: SecretUseStore;
+  /** Why requests were refused or failed in the last day. */
+  readonly explanations: ExplanationStore;
   /** From where keys were called. */
   readonly keyNetworks: KeyNetworkStore;
   /** Traffic over time. */

@@ -8,7 +8,6 @@ import { MemoryAttemptCounter } from '../identify/memory-attempts.ts';
 import type { PepperHistory, PepperState, PepperStore } from '../identify/pepper-record.ts';
 import type { ChangeFeed } from '../identify/record-store.ts';
 import { CLOCKS } from '../io/clocks.ts';
-import type { ExplanationStore } from '../operations/explanation-store.ts';
 import type { FleetStore } from '../operations/fleet/fleet-store.ts';
 import type { Stores } from '../operations/stores.ts';
 import { openForGateway as openEmbeddedStore } from '../stores/embedded/open.ts';
@@ -29,8 +28,6 @@ export interface GatewayStores extends Stores {
   readonly recalls: RecallFeed | null;
   /** The clock by which the store counts. */
   readonly clock: StoreClock;
-  /** Why requests were refused or failed in the last day. */
-  readonly explanations: ExplanationStore;
   /** Where the gateways on this store leave messages for each other. */
   readonly fleet: FleetStore;
   /** The records of `listen.tls.acme`; null if that is not set. */

@@ -124,7 +124,8 @@ export class KeptRefusals {
       const shared = this.#shared[row]!;
       const { consumerId, accountId, judgement } = shared;
       if (consumerId === id || (accountId !== null && isOfCustomer(accountId, id))) {
-        yield { row, shared, judgement, imposedBan: this.#number(row, 'imposedBan') === 1 };
+        const [status, imposedBan] = [this.#number(row, 'status'), this.#number(row, 'imposedBan') === 1];
+        yield { row, shared, judgement, status, imposedBan };
       }
     }
   }

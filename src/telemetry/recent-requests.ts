@@ -152,7 +152,8 @@ export class RecentRequests {
   #find(query: RefusalQuery, nowMs: number): Finding {
     if ('caller' in query) {
       const calls = joinedCalls(this.#calls.of(query.caller));
-      return joinedFound([{ refusals: this.#known.ofCaller(query.caller, nowMs), calls }]);
+      const refusals = [this.#known, this.#failures].flatMap((kept) => kept.ofCaller(query.caller, nowMs));
+      return joinedFound([{ refusals, calls }]);
     }
     const { requestId } = query;
     const refusals = [this.#known, this.#others, this.#failures].flatMap((kept) => kept.of(requestId, nowMs));

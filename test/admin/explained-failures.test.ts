@@ -38,6 +38,8 @@ test('Explain has a request that the service failed, one that the gateway gave u
     ...{ ...where, status: 499, code: '', endedBy: 'client' },
     sentence: expect.stringContaining('The client left after'),
   });
+  const { refusals } = (await ask(gateway, 'GET', `/admin/refusals?caller=${id}`)).body;
+  expect(refusals.map(({ requestId }: { requestId: string }) => requestId)).toEqual(['left', 'late', 'failed']);
 });
 
 describe.each(Object.entries(STORES))('on %s', (_, emptyStoreOf) => {

@@ -71,6 +71,7 @@ export async function adminApiWith(
     },
     customers: new FakeCustomers(),
     deprecatedCalls: nothing,
+    explanations: { keep: async () => {}, of: async () => [] },
     keyNetworks: {
       read: async (ids: readonly string[]) => ids.map(() => null),
       swap: async () => [],

@@ -85,10 +85,19 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
       expect([unknown.code, unknown.stderr]).toEqual([1, expect.stringContaining('No gateway remembers')]);
     }
     if (store !== 'Redis') return;
-    const alone = await runCommand(own, 'explain', 'refused-1');
+    // Without a gateway it reads what the store keeps: the first refusal of the window.
+    const stored = await eventually(async () => {
+      const found = await runCommand(own, 'explain', 'sent-2', '--json');
+      expect([found.code, found.stderr]).toEqual([0, '']);
+      return JSON.parse(found.stdout).refusals;
+    });
+    const { requestId, sentence, limits, consumerId, name } = (await ask(gateway, 'GET', '/admin/refusals/sent-2')).body
+      .refusals[0];
+    expect(stored).toMatchObject([{ requestId, sentence, limits, consumerId, name }]);
+    const alone = await runCommand(own, 'explain', 'never-sent');
     expect([alone.code, alone.stderr]).toEqual([
       1,
-      expect.stringContaining('Name the admin port of one with --gateway'),
+      expect.stringContaining('name the admin port of one with --gateway'),
     ]);
   });
 

@@ -178,6 +178,21 @@ describe('refusals', () => {
     expect(refusals.map(({ requestId }) => requestId)).toEqual(expected);
   });
 
+  test('of a caller whose service fails include its failures, at most 10, and hide no refusal', () => {
+    const { clock, recent } = recentAt();
+    for (let i = 0; i < 45; i++) {
+      recent.note(refused({ requestId: `refused${i}` }));
+      recent.note(exchangeOf({ requestId: `failed${i}`, status: 500 }));
+      clock.nowMs += 10;
+    }
+    const { refusals } = recent.answer({ ...NOTHING, queries: [{ caller: 'key_a' }] }).found[0]!;
+    const ids = refusals.map(({ requestId }) => requestId);
+    expect(ids.filter((id) => id.startsWith('failed')).sort()).toEqual(
+      Array.from({ length: 10 }, (_, i) => `failed${35 + i}`),
+    );
+    expect(ids).toHaveLength(50);
+  });
+
   test('of a caller began when the first of them came that no admitted request has followed', () => {
     const { clock, recent } = recentAt();
     const callsOf = (caller: string) => recent.answer({ ...NOTHING, queries: [{ caller }] }).found[0]!.calls;

@@ -3,7 +3,7 @@ import { Failure, Refused } from '../../failure.ts';
 import { isTokenHolder } from '../../identify/api-key.ts';
 import { judgement, lastCalls, refusal } from '../../model/refusal.ts';
 import { usageOf } from '../account-usage.ts';
-import type { FoundRefusal } from '../fleet/explanations.ts';
+import { explanationsIn, type FoundRefusal } from '../fleet/explanations.ts';
 import { NEAR_SHARE, nearLimit, nearLimits } from '../live/near-limits.ts';
 import { adviceSince } from '../live/refusal-text.ts';
 import { complete, gateways } from '../live/shapes.ts';
@@ -119,6 +119,12 @@ export const explainRefusal = defineOperation({
     if (refusals.length === 0) throw new Failure('not_found', NO_REFUSAL);
     return { output: { refusals: await asOfNow(refusals.slice(0, MAX_EXPLAINED), store) } };
   },
+  async fromStore(store, { requestId }) {
+    const texts = REQUEST_ID.test(requestId) ? await store.explanations.of(requestId, store.nowMs()) : [];
+    const refusals = explanationsIn(texts);
+    if (refusals.length === 0) throw new Failure('not_found', NOT_STORED);
+    return { output: { refusals: await asOfNow(refusals.slice(0, MAX_EXPLAINED), async () => store) } };
+  },
 });
 
 const NOTHING = { refusals: [] };
@@ -131,6 +137,9 @@ const REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 const NO_REFUSAL =
   'No gateway remembers a refusal or a failure with this request id. Each gateway process keeps the last 10,000 refusals of known callers and 1,000 others, and 2,000 failures, until it ends; the store keeps the first refusal of each key and window, and failures, for a day. The log has older ones; where a caller was refused many times in a row, one line stands for several of them.';
 
+const NOT_STORED =
+  'The store keeps no refusal or failure with this request id, and no gateway was asked, which may remember it: name the admin port of one with --gateway or TOLLGATE_GATEWAY, and a token of it in TOLLGATE_TOKEN. The store keeps the first refusal of each key and window, and failures, for a day.';
+
 const callerRule = 'must be the id of a key, a caller with tokens or a customer';
 
 export const listRefusals = defineOperation({
@@ -138,9 +147,10 @@ export const listRefusals = defineOperation({
   line: 'GET /refusals',
   role: 'viewer',
   sentence:
-    'Lists the last refusals of a key, a caller with tokens or a customer, with when and from where it called last.',
+    'Lists the last refusals and failures of requests of a key, a caller with tokens or a customer, with when and from where it called last.',
   description:
-    'Newest first, at most 50, of which at most 5 are requests during a ban, besides the one that began it, so that what led to the ban is among them. ' +
+    'Newest first, at most 50, of which at most 5 are requests during a ban, besides the one that began it, so that what led to the ban is among them, ' +
+    'and at most 10 are requests that failed: the service answered with 5xx or not in time, or the client left before an answer. ' +
     'Each gateway process remembers its last 10,000 refusals of known callers, and the last request of 10,000 ' +
     'callers, until it ends. Asking the other gateways takes up to 2.5 s; while the store is away only this gateway is asked, and ' +
     '`complete` is false.',

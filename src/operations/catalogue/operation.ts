@@ -82,6 +82,11 @@ interface Definition<
   readonly maxBytes?: number;
   /** Its input is a slice of a file, of at most `MAX_SLICE_BYTES`. */
   readonly isSlice?: true;
+  /** What a command does that asks no gateway, with what the store keeps; left out of a `live` operation, only a gateway can do it. */
+  readonly fromStore?: (
+    context: Contexts['store'],
+    input: z.output<In> & PathMembers<Line>,
+  ) => Promise<Done<z.output<Out>>>;
   readonly run: (
     context: Contexts[On],
     input: z.output<In> & PathMembers<Line>,

@@ -1,11 +1,12 @@
 import { isCustomerId } from '../../model/record.ts';
 import { unknownCustomer, unknownKey } from '../operator-store.ts';
 import { type Recording, recorded } from '../recorded.ts';
-import type { Contexts } from './contexts.ts';
+import type { Contexts, StoreContext } from './contexts.ts';
 import type { Done, Invocation, Operation } from './operation.ts';
 
 /** An operation whose input and output are not looked at. */
-export interface AnyOperation extends Omit<Operation, 'run'> {
+export interface AnyOperation extends Omit<Operation, 'run' | 'fromStore'> {
+  readonly fromStore?: (context: StoreContext, input: never) => Promise<Done<unknown>>;
   readonly run: (context: never, input: never, invocation: Invocation) => Promise<Done<unknown>>;
 }
 

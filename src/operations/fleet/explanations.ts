@@ -69,7 +69,7 @@ export class Explanations implements FleetJob {
   async stored(requestId: string): Promise<readonly FoundRefusal[] | null> {
     try {
       const texts = await (await this.#options.explanations()).of(requestId, this.#options.wallMs());
-      return texts.flatMap(explanationIn);
+      return explanationsIn(texts);
     } catch {
       return null;
     }
@@ -123,6 +123,11 @@ export class Explanations implements FleetJob {
       this.#exchange.answer(requester, calls === null ? answer : { ...answer, calls });
     }
   }
+}
+
+/** Explanations of the store, without those that have another form. */
+export function explanationsIn(texts: readonly string[]): readonly FoundRefusal[] {
+  return texts.flatMap(explanationIn);
 }
 
 /**

@@ -7,6 +7,11 @@ const MAX_OF_CALLER = 50;
 /** Maximum of those that are requests during a ban, but for the one that began it: all 50 would soon be, and hide what led to it. */
 const MAX_DURING_BANS = 5;
 
+/** Maximum of those that failed. Else a service that fails hides what was refused. */
+const MAX_FAILED = 10;
+/** The status that is logged where the client left (gateway/exchange.ts), below those of failures. */
+const CLIENT_LEFT = 499;
+
 /** What several processes or gateways remember of the same, as one. */
 export function joinedFound<R extends KeptRefusal>(all: readonly Finding<R>[]): Finding<R> {
   const calls = all.flatMap((one) => one.calls ?? []);
@@ -16,13 +21,14 @@ export function joinedFound<R extends KeptRefusal>(all: readonly Finding<R>[]): 
 }
 
 /** Which refusals of one caller are reported. */
-export function reportedOfCaller<R extends { readonly judgement: string; readonly imposedBan: boolean }>(
+export function reportedOfCaller<R extends Pick<KeptRefusal, 'judgement' | 'imposedBan' | 'status'>>(
   newestFirst: Iterable<R>,
 ): R[] {
   const reported: R[] = [];
-  let duringBans = 0;
+  let [duringBans, failed] = [0, 0];
   for (const one of newestFirst) {
     if (one.judgement === 'banned' && !one.imposedBan && ++duringBans > MAX_DURING_BANS) continue;
+    if (one.judgement === 'admitted' && one.status >= CLIENT_LEFT && ++failed > MAX_FAILED) continue;
     if (reported.push(one) === MAX_OF_CALLER) break;
   }
   return reported;

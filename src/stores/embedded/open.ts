@@ -128,6 +128,7 @@ function storesIn(options: StoreOptions) {
     plansHistory: new EmbeddedPlansHistory(options),
     deprecatedCalls: new EmbeddedDeprecatedCalls(options),
     secretUses: new EmbeddedSecretUses(options),
+    explanations: new EmbeddedExplanations(options),
     keyNetworks: new EmbeddedKeyNetworks(options),
     traffic: new EmbeddedTraffic(options),
   };
@@ -198,7 +199,6 @@ export async function openForGateway(gateway: EmbeddedGateway) {
     return {
       ...storesIn({ db, wallMs, onChange: changes.announce, ...writes, live: ledger.histories }),
       ledger,
-      explanations: new EmbeddedExplanations({ db }),
       fleet: new EmbeddedFleet({ wallMs }),
       certificates: gateway.usesAcme ? new EmbeddedCertificateStore(dataFolder) : null,
       changes,

@@ -122,6 +122,7 @@ export function storesOn(
     plansHistory: new RedisPlansHistory(options),
     deprecatedCalls: new RedisDeprecatedCalls(options),
     secretUses: new RedisSecretUses(options),
+    explanations: new RedisExplanations(options),
     keyNetworks: new RedisKeyNetworks(options),
     traffic: new RedisTraffic(options),
   };
@@ -184,7 +185,6 @@ export async function openForGateway(gateway: RedisGateway) {
     forOperators: { ...storesOn(patient), ledger: new RedisLedger(patient) },
     reconciler: new RedisUsageReconciler({ redis, circuit, wallMs }),
     attempts: new RedisAttemptCounter({ redis, circuit }),
-    explanations: new RedisExplanations({ redis, circuit }),
     fleet: new RedisFleet({ redis, circuit }),
     certificates: gateway.usesAcme ? new RedisCertificateStore({ redis, circuit }) : null,
     changes,
