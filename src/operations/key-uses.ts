@@ -43,7 +43,7 @@ async function lastDayOf(key: StoredKey, history: Pick<HistoryStore, 'lastUsedMs
 /** All about a key, with the day (UTC) on which it and each of its secrets was used last; null if none is kept. */
 export async function shownKey(key: StoredKey, store: OperatorStore) {
   const [nowMs, plans] = [store.nowMs(), store.plans()];
-  const [customers, days, lastUsedOn, owner] = await Promise.all([
+  const [customers, days, lastDay, owner] = await Promise.all([
     customersOf([key], store),
     store.secretUses.of(key.id, workingSecrets(key, nowMs).map(secretName)),
     lastDayOf(key, store.history),
@@ -53,7 +53,13 @@ export async function shownKey(key: StoredKey, store: OperatorStore) {
   const isKnown = owner !== null && isReadable(owner) && report.plan !== null;
   const notes = notesOn(isKnown ? allowanceOfOwner(owner, report.plan, plans) : null);
   const secrets = report.secrets.map((secret, i) => ({ ...secret, lastUsedOn: days[i]! }));
+  // What a suspended key is refused is in no history, and is a use of its secret.
+  const lastUsedOn = [lastDay, ...days].filter((day) => day !== null).reduce<string | null>(laterDay, null);
   return { ...report, ...notes, lastUsedOn, secrets };
+}
+
+function laterDay(one: string | null, other: string): string {
+  return one !== null && one > other ? one : other;
 }
 
 /** The day of a moment: `2026-11-21`, UTC. */

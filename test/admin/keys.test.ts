@@ -271,6 +271,18 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     );
   });
 
+  test('a key that is called while it is suspended was used on the day on which its secret was', async () => {
+    const made = await make();
+    const path = `/admin/keys/${made.id}`;
+    await ask(gateway, 'POST', `${path}/suspend`, {});
+    await eventually(async () => expect((await gateway.get('/v1/pets', made.key)).status).toBe(403));
+    await eventually(async () => {
+      const { lastUsedOn, secrets } = (await ask(gateway, 'GET', path)).body;
+      expect(lastUsedOn).toMatch(/^\d{4}-/);
+      expect(lastUsedOn).toBe(secrets[0].lastUsedOn);
+    });
+  });
+
   test('each secret has the day of its own last use, and nothing is left of it once the key is deleted', async () => {
     const made = await make();
     const path = `/admin/keys/${made.id}`;

@@ -53,7 +53,7 @@ export function LastRefusals({ id, recent }: { id: string; recent: Resource<Refu
                     sort: ({ code }: Refusal) => code,
                     cell: ({ status, code }: Refusal) => (
                       <>
-                        {status} <code class="nowrap">{code}</code>
+                        {status} {code !== '' && <code class="nowrap">{code}</code>}
                       </>
                     ),
                   },
