@@ -208,19 +208,24 @@ export function actorText(actor: Actor): string {
  * record neither: these have the name as it is now, and null if the target is deleted or cannot be read.
  */
 export async function namedChanges(changes: readonly ChangeReport[], store: Pick<OperatorStore, 'keys' | 'customers'>) {
-  const presentName = async (id: string) => {
-    if (!isKeyId(id) && !isCustomerId(id)) return null;
-    const record = await orUnreadable<StoredRecord | null>((isKeyId(id) ? store.keys : store.customers).get(id));
-    return record instanceof UnreadableRecord ? null : (record?.name ?? null);
-  };
   const present = new Map<string, Promise<string | null>>();
   const nameOf = ({ before, after, target }: ChangeReport) => {
     const { entry, name } = { ...membersOf(before), ...membersOf(after) };
     const recorded = entry ?? name ?? null;
     if (recorded !== null || target === null) return recorded as string | null;
-    return present.getOrInsertComputed(target, presentName);
+    return present.getOrInsertComputed(target, (id) => presentName(id, store));
   };
   return Promise.all(changes.map(async (change) => ({ ...change, name: await nameOf(change) })));
+}
+
+/** The name that a key or a customer has now; null without one, and if it is deleted or cannot be read. @throws Failure as the store does */
+export async function presentName(
+  id: string,
+  { keys, customers }: Pick<OperatorStore, 'keys' | 'customers'>,
+): Promise<string | null> {
+  if (!isKeyId(id) && !isCustomerId(id)) return null;
+  const record = await orUnreadable<StoredRecord | null>((isKeyId(id) ? keys : customers).get(id));
+  return record instanceof UnreadableRecord ? null : (record?.name ?? null);
 }
 
 /** Members of a state that are sentences about the change. They come first: on a narrow terminal the end is cut off. */

@@ -14,6 +14,19 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
   const keyOf = async (customer: string, body: object = {}) =>
     (await admin('POST', '/keys', { customer, ...body })).body;
 
+  test('the names of many keys and customers are listed in one request', async () => {
+    const { id } = await create({ name: 'Acme' });
+    const [named, bare] = [await keyOf(id, { name: 'Web shop' }), await keyOf(id)];
+    const ids = [id, named.id, bare.id, 'key_0000000000000000', 'a'];
+    const listed = await admin('GET', `/names?ids=${ids.join(',')}`);
+    expect([listed.status, listed.body.names]).toEqual([
+      200,
+      { [id]: 'Acme', [named.id]: 'Web shop', [bare.id]: null, key_0000000000000000: null, a: null },
+    ]);
+    const tooMany = await admin('GET', `/names?ids=${Array.from({ length: 101 }, (_, i) => `key_${i}`).join(',')}`);
+    expect([tooMany.status, tooMany.text]).toEqual([400, expect.stringContaining('at most 100 ids')]);
+  });
+
   test('a customer is made, shown, listed, changed by its version and deleted', async () => {
     const made = await admin('POST', '/customers', {
       plan: 'small',

@@ -118,3 +118,17 @@ test('metadata: null removes one pair, and a search by a pair has the keys that 
   const secret = await ask(gateway, 'GET', `/admin/keys?q=meta.squad%3Dtg_live_${'a'.repeat(38)}`);
   expect(secret.status).toBe(400);
 });
+
+test('the scopes that routes require are listed once each, for the people who give them to keys', async () => {
+  const routes = `
+  - { path: /v1/orders, methods: [POST], upstream: store, scopes: [orders:write, orders:read] }
+  - { path: /v1/orders, methods: [GET], upstream: store, scopes: [orders:read] }
+  - { path: '/v1/**', methods: [GET], upstream: store }
+`;
+  const { status, body } = await ask(
+    await openWithAdmin(await STORES['the embedded store']!(), { routes }),
+    'GET',
+    '/admin/scopes',
+  );
+  expect([status, body]).toEqual([200, { scopes: ['orders:read', 'orders:write'] }]);
+});

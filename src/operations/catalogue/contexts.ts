@@ -30,6 +30,8 @@ export interface StoreContext extends OperatorStore, Stores {
   readonly deprecations: (days: number, page: AskedPage) => Promise<DeprecationPage>;
   /** Lists the deprecated routes that a consumer has called, for this many days back, today included. */
   readonly deprecatedCallsOf: (id: string, days: number) => Promise<readonly DeprecatedRouteCalls[]>;
+  /** The scopes that routes require, in the order of the alphabet. */
+  readonly scopes: () => readonly string[];
   /** Whether the gateway keeps the usage history. */
   readonly keepsHistory: () => boolean;
   /** Whether the gateway keeps traffic over time. */
@@ -60,6 +62,7 @@ export function storeContext({ plansVersion, settings, ...parts }: StoreParts): 
     deprecatedCallsOf: (id, days) =>
       deprecatedCallsOfConsumer(id, settings().routes, deprecatedCalls, { days, nowMs: nowMs() }),
     keyFormats: () => settings().keyFormats,
+    scopes: () => [...new Set(settings().routes.flatMap(({ scopes }) => scopes ?? []))].sort(),
     keepsHistory: () => settings().usageHistory,
     keepsTraffic: () => settings().keepsTraffic,
     keepsNetworks: () => settings().keepsNetworks,

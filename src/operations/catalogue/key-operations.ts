@@ -5,6 +5,7 @@ import { filterShape, filterValues, searchedWords, shapeOf, TEXT_WORDS } from '.
 import { limits } from '../../model/plan.ts';
 import type { StoredKey } from '../../model/record.ts';
 import { count } from '../../model/values.ts';
+import { presentName } from '../audit-report.ts';
 import { banOf } from '../bans-in-force.ts';
 import { createOwnedKey, customerOfNewKey, moveToCustomer, PLAN_OF_CUSTOMER } from '../customers.ts';
 import { keyOfSecret } from '../find-key.ts';
@@ -140,6 +141,43 @@ export const listKeys = defineOperation({
     const { cursor: next, searched, unreadable } = found;
     return { output: { keys, cursor: next, searched, unreadable: unreadableReport(unreadable) } };
   },
+});
+
+/** Ids in one request. */
+const MAX_NAMED = 100;
+const idsRule = `must be at most ${MAX_NAMED} ids, separated by commas`;
+
+export const listNames = defineOperation({
+  name: 'listNames',
+  line: 'GET /names',
+  role: 'viewer',
+  sentence: 'Lists what keys and customers are called, by their ids.',
+  description: 'The name is null for one that has none, that is deleted or that cannot be read.',
+  on: 'store',
+  needsNoPlans: true,
+  input: z.strictObject({
+    ids: z
+      .string(textRule)
+      .refine((text) => text.split(',').length <= MAX_NAMED, idsRule)
+      .describe(`At most ${MAX_NAMED} ids of keys and customers, separated by commas.`)
+      .meta({ examples: ['key_UxYtRgTgI9u8kkw8,cus_0QbLx2sVq7Yz4TnE'] }),
+  }),
+  output: z.strictObject({ names: z.record(z.string(), z.string().nullable()) }),
+  async run(store, { ids }) {
+    const named = [...new Set(ids.split(','))].map(async (id) => [id, await presentName(id, store)] as const);
+    return { output: { names: Object.fromEntries(await Promise.all(named)) } };
+  },
+});
+
+export const listScopes = defineOperation({
+  name: 'listScopes',
+  line: 'GET /scopes',
+  role: 'viewer',
+  sentence: 'Lists the scopes that the routes of gateway.yaml require, in the order of the alphabet.',
+  on: 'store',
+  needsNoPlans: true,
+  output: z.strictObject({ scopes: z.array(z.string()) }),
+  run: async (store) => ({ output: { scopes: store.scopes() } }),
 });
 
 export const createKey = defineOperation({

@@ -282,13 +282,15 @@ test('an operator suspends a key until it is resumed: the list shows it, its cal
   await page.goto(`/console/keys/${id}`);
   await more(page, 'Suspend…');
   await dialogOf(page).getByLabel('Reason').fill('An unpaid bill');
-  for (const none of ['2099-13-01 10:00', '2099-02-30 10:00', 'tomorrow', ' ']) {
-    await dialogOf(page).getByLabel('Until').fill(none);
+  for (const none of ['2099-13-01 10:00', '2099-02-30 10:00', 'soon', ' ']) {
+    await dialogOf(page).getByLabel('Until', { exact: true }).fill(none);
     await dialogOf(page).getByRole('button', { name: 'Suspend' }).click();
-    await dialogOf(page).getByRole('alert').getByText('A date and a time such as').waitFor();
+    await dialogOf(page).getByRole('alert').getByText('Give a date and a time such as').waitFor();
     expect(await answers(), none).toEqual([200, 200]);
   }
-  await dialogOf(page).getByLabel('Until').fill('');
+  await dialogOf(page).getByRole('button', { name: 'tomorrow 09:00' }).click();
+  expect(await dialogOf(page).getByLabel('Until', { exact: true }).inputValue()).toMatch(/^\d{4}-\d\d-\d\d 09:00$/);
+  await dialogOf(page).getByLabel('Until', { exact: true }).fill('');
   await dialogOf(page).getByRole('button', { name: 'Suspend' }).click();
   await noticeOf(page).getByText('is suspended until it is resumed.').waitFor();
   await page.getByText('An unpaid bill', { exact: true }).waitFor();
@@ -425,9 +427,20 @@ test('an admin creates a key: its secret is shown once and is nowhere in the pag
   await page.getByRole('button', { name: 'Create key…' }).click();
   await dialogOf(page).getByLabel('Plan').selectOption('free');
   await dialogOf(page).getByLabel('Name').fill('Made on the console');
+  await dialogOf(page).getByText('Who may call what').click();
+  await dialogOf(page).getByLabel('Addresses').fill('192.0.2.1, 2001:db8::1 10.0.0.300');
+  await dialogOf(page).getByText('Who may call what').click();
+  await dialogOf(page).getByRole('button', { name: 'Create key' }).click();
+  // The fault is said of the line, and its field is shown again.
+  await dialogOf(page)
+    .getByRole('alert')
+    .getByText(/^Addresses, line 3: must be an IP address/)
+    .waitFor();
+  await dialogOf(page).getByLabel('Addresses').fill('');
   await dialogOf(page).getByRole('button', { name: 'Create key' }).click();
   const secret = await dialogOf(page).getByLabel('Secret', { exact: true }).inputValue();
   expect(secret).toMatch(/^tg_live_/);
+  await dialogOf(page).getByText(`curl -H 'Authorization: Bearer ${secret}' ${stand.gateways[0].origin}/`).waitFor();
   await dialogOf(page).getByRole('button', { name: 'Done' }).click();
   await page.getByRole('heading', { level: 1, name: 'Made on the console' }).waitFor();
   expect(await everythingIn(page)).not.toContain(secret);

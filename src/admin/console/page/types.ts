@@ -10,6 +10,8 @@ import type {
   createKey,
   findKey,
   listKeys,
+  listNames,
+  listScopes,
   moveKey,
   showKey,
   showKeyNetworks,
@@ -62,6 +64,8 @@ export type NewSuspension = Omit<InputOf<typeof suspendKey>, 'id'>;
 export type KeyWithSecret = OutputOf<typeof createKey>;
 export type FoundKey = OutputOf<typeof findKey>;
 export type KeyEdits = Omit<InputOf<typeof updateKey>, 'id'>;
+export type Names = OutputOf<typeof listNames>;
+export type ScopeList = OutputOf<typeof listScopes>;
 export type KeyMove = Omit<InputOf<typeof moveKey>, 'id'>;
 export type MovedKey = OutputOf<typeof moveKey>;
 

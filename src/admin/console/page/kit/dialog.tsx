@@ -1,7 +1,9 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { present, usePlace } from '../place.ts';
-import { ApiError } from '../requests.ts';
+import { ifKnown } from '../reading.ts';
+import { ApiError, useResource } from '../requests.ts';
+import type { GatewayList } from '../types.ts';
 import { CopyButton } from './copy.tsx';
 
 // Changes are made in a dialog that names the object, and report afterwards what happened.
@@ -107,7 +109,7 @@ export function ChangeDialog({
       }
     } catch (failure) {
       if (!(failure instanceof ApiError)) throw failure;
-      setError(failure.message);
+      setError(atFields(form, failure.message));
     } finally {
       setRunning(false);
     }
@@ -163,6 +165,38 @@ export function ChangeDialog({
   );
 }
 
+/** Marks a field as wrong and brings it into sight. */
+function goTo(field: HTMLInputElement): void {
+  field.setAttribute('aria-invalid', 'true');
+  field.closest('details')?.setAttribute('open', '');
+  field.focus();
+}
+
+/** What the API calls fields that a form calls otherwise. */
+const FIELDS: Readonly<Record<string, string>> = { expiresAt: 'expires' };
+
+/** The faults that the gateway has found, with the labels of the fields in place of its members: `Addresses, line 2: must be …`. */
+function atFields(form: HTMLFormElement, message: string): string {
+  const found: HTMLInputElement[] = [];
+  const said = message.replace(
+    /(^|[.] )(\w+)(?:[.](\w+))?(?: is missing:)? (?=[a-z])/g,
+    (whole, end, member, part = '') => {
+      const isLine = /^\d+$/.test(part);
+      const name = part === '' || isLine ? (FIELDS[member] ?? member) : part;
+      const field = form.elements.namedItem(name);
+      if (!(field instanceof HTMLElement)) return whole;
+      found.push(field as HTMLInputElement);
+      return `${end}${labelOf(field as HTMLInputElement)}${isLine ? `, line ${Number(part) + 1}` : ''}: `;
+    },
+  );
+  for (const field of found.toReversed()) goTo(field);
+  return said;
+}
+
+function labelOf({ labels }: HTMLInputElement | HTMLSelectElement): string {
+  return labels?.[0]?.textContent?.trim() ?? '';
+}
+
 /** @returns what is wrong with the first invalid field of a form, which gets the focus; null if all are valid */
 function invalidIn(form: HTMLFormElement): string | null {
   let first: HTMLInputElement | null = null;
@@ -172,15 +206,14 @@ function invalidIn(form: HTMLFormElement): string | null {
     if (isWrong || field.hasAttribute('aria-invalid')) field.setAttribute('aria-invalid', String(isWrong));
   }
   if (first === null) return null;
-  first.focus();
+  goTo(first);
   return faultOf(first);
 }
 
 /** What is wrong with an invalid field: what it takes, if the field says it in its title. */
 export function faultOf(field: HTMLInputElement | HTMLSelectElement): string {
-  const label = field.labels?.[0]?.textContent?.trim() ?? '';
   const missing = field instanceof HTMLSelectElement ? 'choose one.' : 'fill this in.';
-  return `${label}: ${field.validity.valueMissing ? missing : field.title || field.validationMessage}`;
+  return `${labelOf(field)}: ${field.validity.valueMissing ? missing : field.title || field.validationMessage}`;
 }
 
 /** What a response with `durability: unknown` adds to a notice. */
@@ -213,9 +246,21 @@ export function Field({
   );
 }
 
+/** Fields that few need: they are shown after a click. @param isOpen whether they are shown at once */
+export function Fold({ title, isOpen, children }: { title: string; isOpen: boolean; children: ComponentChildren }) {
+  return (
+    <details open={isOpen}>
+      <summary>{title}</summary>
+      <div class="stack after">{children}</div>
+    </details>
+  );
+}
+
 /** A new secret, which the gateway cannot show again. It is in the page only as long as this element is. */
 export function SecretShown({ secret, children }: { secret: string; children?: ComponentChildren }) {
   const field = useRef<HTMLTextAreaElement>(null);
+  const gateways = ifKnown(useResource<GatewayList>('/admin/gateways').reading)?.gateways ?? [];
+  const address = gateways.find(({ self }) => self)?.address;
   useEffect(() => {
     field.current!.focus();
     field.current!.select();
@@ -239,6 +284,16 @@ export function SecretShown({ secret, children }: { secret: string; children?: C
       <p class="row">
         <CopyButton of="new-secret" what="the secret" />
       </p>
+      {address !== undefined && (
+        <>
+          <pre class="effect pre" id="new-secret-curl">
+            curl -H 'Authorization: Bearer {secret}' {address}/
+          </pre>
+          <p class="row">
+            <CopyButton of="new-secret-curl" what="a request with it" />
+          </p>
+        </>
+      )}
       {children}
     </>
   );

@@ -1,20 +1,41 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { Chips } from './chips.tsx';
 import { momentText, ownZone } from './format.tsx';
-
-/** A date, with a time of the day or without one: `2026-12-31 18:00`. */
-const MOMENT = '\\s*\\d{4}-\\d\\d-\\d\\d([ T]\\d\\d:\\d\\d)?\\s*';
 
 /** The latest moment that the API accepts in every zone. */
 const LATEST = new Date('9999-12-30T00:00');
 
-/** @returns the moment that the text of a MomentField names in the reader's zone; null if it names none */
+const LENGTHS: Readonly<Record<string, number>> = { min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
+const WEEK = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'];
+
+/** What a click enters. */
+const OFTEN = ['end of today', 'tomorrow 09:00', 'Monday', 'in 7 d'];
+
+/**
+ * @returns the moment that the text of a MomentField names in the reader's zone: `2026-12-31 18:00`, `2026-12-31`, `tomorrow 09:00`,
+ * `Monday`, `end of today`, `in 7 d`; null if it names none
+ */
 export function momentIn(text: string): Date | null {
-  if (!new RegExp(`^${MOMENT}$`).test(text)) return null;
-  const [day, time = '00:00'] = text.trim().split(/[ T]/) as [string, string?];
-  const date = new Date(`${day}T${time}`);
+  const words = text.trim().toLowerCase();
+  const [, count, unit] = /^(?:in |\+)?(\d{1,4}) ?(min|h|d|w)$/.exec(words) ?? [];
+  const date = unit === undefined ? dayIn(words) : new Date(Date.now() + Number(count) * LENGTHS[unit]!);
+  return date !== null && date <= LATEST ? date : null;
+}
+
+function dayIn(words: string): Date | null {
+  if (words === 'end of today') return dayIn('tomorrow');
+  const [, name = '', time = '00:00'] = /^(\S+?)(?:[ t](\d\d:\d\d))?$/.exec(words) ?? [];
+  const today = new Date();
+  const ofWeek = WEEK.findIndex((one) => new RegExp(`^${one}[a-z]*$`).test(name));
+  const ahead = ['today', 'tomorrow'].indexOf(name);
+  // The next day of that name, not today.
+  const days = ofWeek === -1 ? ahead : ((ofWeek - today.getDay() + 6) % 7) + 1;
+  const date = new Date(today.getFullYear(), today.getMonth(), today.getDate() + days);
+  const day = days === -1 ? name : momentFieldText(date).slice(0, 10);
+  if (!/^\d{4}-\d\d-\d\d$/.test(day)) return null;
+  const at = new Date(`${day}T${time}`);
   // A browser may read 30 February as 2 March.
-  const isOnDay = !Number.isNaN(date.getTime()) && momentFieldText(date).startsWith(day);
-  return isOnDay && date <= LATEST ? date : null;
+  return !Number.isNaN(at.getTime()) && momentFieldText(at).startsWith(day) ? at : null;
 }
 
 /** A moment as the field has it, in the reader's zone. */
@@ -44,6 +65,11 @@ export function MomentField({
   const isNone = text !== '' && moment === null;
   // Its form is not sent then: a text that names no moment must not be taken for an empty field.
   useLayoutEffect(() => input.current!.setCustomValidity(isNone ? 'There is no such moment.' : ''), [isNone]);
+  const choose = (often: string) => {
+    input.current!.value = momentFieldText(momentIn(often)!);
+    // As if it was typed: a fault that was shown goes.
+    input.current!.dispatchEvent(new Event('input', { bubbles: true }));
+  };
   const hint =
     moment === null
       ? `In ${zone}.${empty === undefined ? '' : ` Empty: ${empty}.`}`
@@ -57,14 +83,14 @@ export function MomentField({
         name={name}
         value={text}
         required={empty === undefined}
-        pattern={MOMENT}
-        title="A date and a time such as 2026-12-31 18:00"
-        placeholder="YYYY-MM-DD HH:MM"
+        title="Give a date and a time such as 2026-12-31 18:00, or tomorrow 09:00, Monday, 7 d"
+        placeholder="YYYY-MM-DD HH:MM, Monday, 7 d"
         autocomplete="off"
         spellcheck={false}
         aria-describedby={`${id}-hint`}
         onInput={(event: Event) => setText((event.target as HTMLInputElement).value)}
       />
+      <Chips label="Common moments" of={OFTEN} choose={choose} />
       <p class="hint" id={`${id}-hint`}>
         {hint}
       </p>

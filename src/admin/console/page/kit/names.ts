@@ -1,28 +1,27 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, request } from '../requests.ts';
-import type { KeyOrCustomer } from '../types.ts';
-import { pathOf } from './callers.tsx';
+import type { Names } from '../types.ts';
 
-/** Names that one screen asks for at most: a tail may name thousands of callers. */
-const MAX_NAMES = 100;
+/** Names that one screen asks for at most, and at once: a tail may name thousands of callers. */
+const MAX_NAMES = 1_000;
+const MAX_AT_ONCE = 100;
 
-/** The names of keys and customers, by their ids. They are asked for one after the other; until one is known, its id stands for it. */
+/** The names of keys and customers, by their ids. Those that are new are asked for in one request; until one is known, its id stands for it. */
 export function useNames(ids: readonly (string | null)[]): ReadonlyMap<string, string | null> {
   const [names, setNames] = useState<ReadonlyMap<string, string | null>>(new Map());
-  const next = names.size < MAX_NAMES ? ids.find((id) => id != null && /^(key|cus)_/.test(id) && !names.has(id)) : null;
+  const asked = useRef(new Set<string>());
+  const isNew = (id: string | null): id is string => id !== null && /^(key|cus)_/.test(id) && !asked.current.has(id);
+  const next = asked.current.size >= MAX_NAMES ? [] : [...new Set(ids.filter(isNew))].slice(0, MAX_AT_ONCE);
   useEffect(() => {
-    if (next == null) return;
-    const controller = new AbortController();
-    const { signal } = controller;
-    const set = (name: string | null) => setNames((known) => new Map(known).set(next, name));
-    request<KeyOrCustomer>('GET', pathOf(next), { signal }).then(
-      ({ data }) => set(data.name),
+    if (next.length === 0) return;
+    for (const id of next) asked.current.add(id);
+    request<Names>('GET', `/admin/names?ids=${next.join(',')}`).then(
+      ({ data }) => setNames((known) => new Map([...known, ...Object.entries(data.names)])),
       (failure) => {
-        // One that was deleted, or whose name is not available now, is shown by its id.
-        if (failure instanceof ApiError) set(null);
+        // Those whose names are not available now are shown by their ids.
+        if (!(failure instanceof ApiError)) throw failure;
       },
     );
-    return () => controller.abort();
-  }, [next]);
+  }, [next.join()]);
   return names;
 }

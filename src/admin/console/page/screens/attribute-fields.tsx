@@ -1,6 +1,9 @@
 import { ATTRIBUTES } from '../attributes.js';
-import { Field } from '../kit/dialog.tsx';
-import type { Key, KeyEdits } from '../types.ts';
+import { Chips } from '../kit/chips.tsx';
+import { Field, Fold } from '../kit/dialog.tsx';
+import { ifKnown } from '../reading.ts';
+import { useResource } from '../requests.ts';
+import type { Key, KeyEdits, ScopeList } from '../types.ts';
 
 // The attributes of keys and customers: the fields of their form, the facts on their screens, the filters and columns of their lists.
 
@@ -47,7 +50,7 @@ export function attributeChangesOf(
     const text = changed(name);
     if (text === undefined) return [];
     if (form === 'pairs') return [[name, pairEdits(before[name] ?? '', text)] as const];
-    if (form === 'list') return [[name, text.split(/\s+/).filter((line) => line !== '')] as const];
+    if (form === 'list') return [[name, text.split(/[\s,]+/).filter((line) => line !== '')] as const];
     return [[name, text.trim() === '' ? null : text.trim()] as const];
   });
   return Object.fromEntries(given);
@@ -76,44 +79,32 @@ export function attributeChangeText(name: string, value: unknown): string | null
   return words.form === 'pairs' || words.form === 'text' ? `new ${what}` : `${what} ${lines.join(' ')}`;
 }
 
-/** The fields of one line. */
-export function LineFields({ kind, values }: { kind: Kind; values: Readonly<Record<string, string>> }) {
-  return (
-    <div class="grid">
-      {ofKind(kind).map(
-        (words) => words.form === 'line' && <AttributeField key={words.name} of={words} values={values} />,
-      )}
-    </div>
-  );
+/** Which fields stand in which fold of a form. */
+const FOLDS = [
+  ['Who may call what', ({ form }: Words) => form === 'list' || form === 'word'],
+  ['Owner, metadata and notes', ({ name, form }: Words) => name !== 'name' && form !== 'list' && form !== 'word'],
+] as const;
+
+/** The fields of all attributes but the name, in folds. @param isOpen whether they are shown at once */
+export function FurtherFields({ kind, values, isOpen }: { kind: Kind; values: Texts; isOpen: boolean }) {
+  return FOLDS.map(([title, isIn]) => (
+    <Fold key={title} title={title} isOpen={isOpen}>
+      {ofKind(kind).map((words) => isIn(words) && <AttributeField key={words.name} of={words} values={values} />)}
+    </Fold>
+  ));
 }
 
-/** The fields of all attributes but those of one line, text at the end. */
-export function FurtherFields({ kind, values }: { kind: Kind; values: Readonly<Record<string, string>> }) {
-  const fieldOf = (words: Words) => <AttributeField key={words.name} of={words} values={values} />;
-  const [lists, texts] = [
-    ofKind(kind).filter(({ form }) => form !== 'line' && form !== 'text'),
-    ofKind(kind).filter(({ form }) => form === 'text'),
-  ];
-  return (
-    <>
-      <fieldset>
-        <legend>Who may call what</legend>
-        {lists.map(fieldOf)}
-      </fieldset>
-      {texts.map(fieldOf)}
-    </>
-  );
+export function NameField({ values }: { values: Texts }) {
+  return <AttributeField of={ATTRIBUTES.find(({ name }) => name === 'name')!} values={values} />;
 }
 
-function AttributeField({ of: words, values }: { of: Words; values: Readonly<Record<string, string>> }) {
-  const { name, label, hint, form, max } = words;
+/** The text of each field. */
+type Texts = Readonly<Record<string, string>>;
+
+function AttributeField({ of: { name, label, hint, form, max }, values }: { of: Words; values: Texts }) {
   const id = `key-${name}`;
-  const given = {
-    id,
-    name,
-    defaultValue: values[name],
-    ...(hint === undefined ? {} : { 'aria-describedby': `${id}-hint` }),
-  };
+  const described = hint === undefined ? {} : { 'aria-describedby': `${id}-hint` };
+  const given = { id, name, defaultValue: values[name], ...described };
   return (
     <Field id={id} label={label} hint={hint}>
       {form === 'line' ? (
@@ -123,8 +114,20 @@ function AttributeField({ of: words, values }: { of: Words; values: Readonly<Rec
       ) : (
         <textarea {...given} rows={2} spellcheck={false}></textarea>
       )}
+      {name === 'scopes' && <ScopeChips id={id} />}
     </Field>
   );
+}
+
+/** The scopes that routes require, for the field with this id. */
+function ScopeChips({ id }: { id: string }) {
+  const scopes = ifKnown(useResource<ScopeList>('/admin/scopes').reading)?.scopes ?? [];
+  const add = (scope: string) => {
+    const field = document.getElementById(id) as HTMLTextAreaElement;
+    const given = field.value.split(/[\s,]+/).filter((one) => one !== '' && one !== scope);
+    field.value = [...given, scope].join('\n');
+  };
+  return <Chips label="Required by routes" of={scopes} choose={add} />;
 }
 
 /** The facts about a key or a customer that its lists have as well. */

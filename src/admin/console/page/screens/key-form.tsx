@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import { type CustomerOfKey, isCustomer, nameOf, pathOf } from '../kit/callers.tsx';
-import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.tsx';
+import { ChangeDialog, Field, Fold, notify, SecretShown, settledText } from '../kit/dialog.tsx';
 import { countText, momentText } from '../kit/format.tsx';
 import { WINDOWS } from '../kit/limit-windows.tsx';
 import { MomentField, momentFieldText, momentIn } from '../kit/moment-field.tsx';
@@ -11,7 +11,7 @@ import {
   attributeChangeText,
   attributeValuesOf,
   FurtherFields,
-  LineFields,
+  NameField,
 } from './attribute-fields.tsx';
 
 // The fields of a key and of a customer, and the two dialogs with them: to create one and to edit one.
@@ -87,6 +87,7 @@ function RecordFields({
 }) {
   const [chosen, setChosen] = useState(values.plan ?? '');
   const plan = plans?.find(({ name }) => name === chosen);
+  const isEdit = values.plan !== undefined;
   const choose = (event: Event) => setChosen((event.target as HTMLSelectElement).value);
   const named = [...(plans ?? []).map(({ name }) => name), values.plan, planNow];
   const names = [...new Set(named.flatMap((name) => name || []))];
@@ -112,10 +113,9 @@ function RecordFields({
           It shares the plan and the limits of <bdi>{nameOf(customer)}</bdi>.
         </p>
       )}
-      <LineFields kind={what} values={values} />
+      <NameField values={values} />
       <MomentField id="key-expires" name="expires" label="Expires" empty="never" value={values.expires} />
-      <fieldset>
-        <legend>Limits of its own</legend>
+      <Fold title="Limits of its own" isOpen={isEdit}>
         <p class="hint" id="key-limits-hint">
           Requests in each window: a number, or unlimited. {LIMITS_HINTS[customer === undefined ? what : 'share']}
         </p>
@@ -145,8 +145,8 @@ function RecordFields({
             );
           })}
         </div>
-      </fieldset>
-      <FurtherFields kind={what} values={values} />
+      </Fold>
+      <FurtherFields kind={what} values={values} isOpen={isEdit} />
     </>
   );
 }

@@ -1,0 +1,22 @@
+/** Values that a field is often given, each with one click. */
+export function Chips({
+  label,
+  of,
+  choose,
+}: {
+  label: string;
+  of: readonly string[];
+  choose: (value: string) => void;
+}) {
+  if (of.length === 0) return null;
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset groups the fields of a form, and these are buttons
+    <div class="row chips" role="group" aria-label={label}>
+      {of.map((value) => (
+        <button key={value} type="button" onClick={() => choose(value)}>
+          {value}
+        </button>
+      ))}
+    </div>
+  );
+}
