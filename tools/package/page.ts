@@ -26,7 +26,7 @@ const GROUPS = [
   { name: 'watch', test: /\/screens\/(?:now|traffic|live|explain|upstreams)-|\/kit\/(?:tabs|verdict-badge)\./ },
   {
     name: 'records',
-    test: /\/screens\/(?:(?:key|keys|customer|customers|retiring|audit)-screen|key-table|key-details|caller-card|caller-record|customer-facts|customers-by-use|where-from|last-)|\/kit\/(?:use|csv|more|search)\./,
+    test: /\/screens\/(?:(?:key|keys|customer|customers|retiring|audit|list)-screen|key-table|key-details|caller-card|caller-record|customer-facts|customers-by-use|where-from|last-)|\/kit\/(?:use|csv|more|search)\./,
   },
   { name: 'main', test: /./ },
 ].map((group, i) => ({ ...group, priority: 9 - i, includeDependenciesRecursively: false }));

@@ -1,54 +1,12 @@
-import type { liftBan, listRefused } from '../../../operations/catalogue/ban-operations.ts';
-import type {
-  createCustomer,
-  deleteCustomer,
-  listCustomers,
-  listStandings,
-  showCustomer,
-} from '../../../operations/catalogue/customer-operations.ts';
-import type {
-  createKey,
-  findKey,
-  listKeys,
-  listNames,
-  listScopes,
-  moveKey,
-  showKey,
-  showKeyNetworks,
-  suspendKey,
-  updateKey,
-} from '../../../operations/catalogue/key-operations.ts';
-import type {
-  explainRefusal,
-  listGateways,
-  listNear,
-  listRefusals,
-} from '../../../operations/catalogue/live-operations.ts';
+import type * as bans from '../../../operations/catalogue/ban-operations.ts';
+import type * as customers from '../../../operations/catalogue/customer-operations.ts';
+import type * as keys from '../../../operations/catalogue/key-operations.ts';
+import type * as live from '../../../operations/catalogue/live-operations.ts';
 import type { InputOf, OutputOf } from '../../../operations/catalogue/operation.ts';
-import type {
-  checkPlans,
-  diffPlans,
-  listPlansHistory,
-  showPlans,
-  showPlansFile,
-  showPlansVersion,
-  simulatePlans,
-  writePlansFile,
-} from '../../../operations/catalogue/plan-operations.ts';
-import type {
-  listChanges,
-  listDeprecations,
-  showKeyDeprecations,
-} from '../../../operations/catalogue/recorded-operations.ts';
-import type { showTrafficHistory } from '../../../operations/catalogue/traffic-operations.ts';
-import type {
-  listCustomersByUse,
-  resetUsage,
-  showHistory,
-  showUsage,
-  topUp,
-  undoTopUp,
-} from '../../../operations/catalogue/usage-operations.ts';
+import type * as plans from '../../../operations/catalogue/plan-operations.ts';
+import type * as records from '../../../operations/catalogue/recorded-operations.ts';
+import type * as traffic from '../../../operations/catalogue/traffic-operations.ts';
+import type * as usage from '../../../operations/catalogue/usage-operations.ts';
 
 export type { RequestsEvent } from '../../event-resources.ts';
 export type { NowEvent } from '../../now-feed.ts';
@@ -56,72 +14,72 @@ export type { BegunSignIn, SessionReport as Session } from '../../sign-in.ts';
 
 // What the page sends to the admin API and reads from it. Each type is made of the operation. The browser does not load this file.
 
-export type KeyPage = OutputOf<typeof listKeys>;
+export type KeyPage = OutputOf<typeof keys.listKeys>;
 export type Key = KeyPage['keys'][number];
-export type ShownKey = OutputOf<typeof showKey>;
-export type KeyNetworks = OutputOf<typeof showKeyNetworks>;
-export type NewSuspension = Omit<InputOf<typeof suspendKey>, 'id'>;
-export type KeyWithSecret = OutputOf<typeof createKey>;
-export type FoundKey = OutputOf<typeof findKey>;
-export type KeyEdits = Omit<InputOf<typeof updateKey>, 'id'>;
-export type Names = OutputOf<typeof listNames>;
-export type ScopeList = OutputOf<typeof listScopes>;
-export type KeyMove = Omit<InputOf<typeof moveKey>, 'id'>;
-export type MovedKey = OutputOf<typeof moveKey>;
+export type ShownKey = OutputOf<typeof keys.showKey>;
+export type KeyNetworks = OutputOf<typeof keys.showKeyNetworks>;
+export type NewSuspension = Omit<InputOf<typeof keys.suspendKey>, 'id'>;
+export type KeyWithSecret = OutputOf<typeof keys.createKey>;
+export type FoundKey = OutputOf<typeof keys.findKey>;
+export type KeyEdits = Omit<InputOf<typeof keys.updateKey>, 'id'>;
+export type Names = OutputOf<typeof keys.listNames>;
+export type ScopeList = OutputOf<typeof keys.listScopes>;
+export type KeyMove = Omit<InputOf<typeof keys.moveKey>, 'id'>;
+export type MovedKey = OutputOf<typeof keys.moveKey>;
 
-export type CustomerPage = OutputOf<typeof listCustomers>;
+export type CustomerPage = OutputOf<typeof customers.listCustomers>;
 export type Customer = CustomerPage['customers'][number];
-export type ShownCustomer = OutputOf<typeof showCustomer>;
-export type NewCustomer = InputOf<typeof createCustomer>;
-export type DeletedCustomer = OutputOf<typeof deleteCustomer>;
-export type Standings = OutputOf<typeof listStandings>;
+export type ShownCustomer = OutputOf<typeof customers.showCustomer>;
+export type NewCustomer = InputOf<typeof customers.createCustomer>;
+export type DeletedCustomer = OutputOf<typeof customers.deleteCustomer>;
+export type Standings = OutputOf<typeof customers.listStandings>;
 export type CustomerStanding = Standings['standings'][number];
 export type KeyOrCustomer = Key | Customer;
 export type SearchPage = KeyPage | CustomerPage;
 
-export type Usage = OutputOf<typeof showUsage>;
+export type Usage = OutputOf<typeof usage.showUsage>;
 export type WatchedUsage = NonNullable<Usage['shadow']>;
-export type TopUp = OutputOf<typeof topUp>;
-export type NewTopUp = Omit<InputOf<typeof topUp>, 'id'>;
-export type UndoneTopUp = OutputOf<typeof undoTopUp>;
-export type Reset = OutputOf<typeof resetUsage>;
-export type NewReset = Omit<InputOf<typeof resetUsage>, 'id'>;
-export type History = OutputOf<typeof showHistory>;
+export type TopUp = OutputOf<typeof usage.topUp>;
+export type NewTopUp = Omit<InputOf<typeof usage.topUp>, 'id'>;
+export type UndoneTopUp = OutputOf<typeof usage.undoTopUp>;
+export type Reset = OutputOf<typeof usage.resetUsage>;
+export type NewReset = Omit<InputOf<typeof usage.resetUsage>, 'id'>;
+export type History = OutputOf<typeof usage.showHistory>;
 
-export type CustomerUseList = OutputOf<typeof listCustomersByUse>;
+export type CustomerUseList = OutputOf<typeof usage.listCustomersByUse>;
 export type CustomerByUse = CustomerUseList['customers'][number];
 
-export type RefusedPage = OutputOf<typeof listRefused>;
-export type LiftedBan = OutputOf<typeof liftBan>;
-export type RefusalList = OutputOf<typeof explainRefusal>;
-export type RefusalsOfCaller = OutputOf<typeof listRefusals>;
+export type RefusedPage = OutputOf<typeof bans.listRefused>;
+export type LiftedBan = OutputOf<typeof bans.liftBan>;
+export type RefusalList = OutputOf<typeof live.explainRefusal>;
+export type RefusalsOfCaller = OutputOf<typeof live.listRefusals>;
 export type Refusal = RefusalList['refusals'][number];
 
-export type InForce = OutputOf<typeof showPlans>;
+export type InForce = OutputOf<typeof plans.showPlans>;
 export type Plan = InForce['plans'][number];
-export type PlansHistory = OutputOf<typeof listPlansHistory>;
+export type PlansHistory = OutputOf<typeof plans.listPlansHistory>;
 export type PlansVersion = PlansHistory['versions'][number];
-export type ShownPlansVersion = OutputOf<typeof showPlansVersion>;
-export type PlansFile = OutputOf<typeof showPlansFile>;
-export type PlansWritten = OutputOf<typeof writePlansFile>;
-export type Checked = OutputOf<typeof checkPlans>;
-export type Compared = OutputOf<typeof diffPlans>;
+export type ShownPlansVersion = OutputOf<typeof plans.showPlansVersion>;
+export type PlansFile = OutputOf<typeof plans.showPlansFile>;
+export type PlansWritten = OutputOf<typeof plans.writePlansFile>;
+export type Checked = OutputOf<typeof plans.checkPlans>;
+export type Compared = OutputOf<typeof plans.diffPlans>;
 export type PlanChange = Compared['changes'][number];
 export type AffectedPlan = NonNullable<Compared['affected']>[number];
 export type AffectedCaller = AffectedPlan['callers'][number];
-export type Simulated = OutputOf<typeof simulatePlans>;
-export type SimulationInput = InputOf<typeof simulatePlans>;
+export type Simulated = OutputOf<typeof plans.simulatePlans>;
+export type SimulationInput = InputOf<typeof plans.simulatePlans>;
 
-export type DeprecatedRoutes = OutputOf<typeof showKeyDeprecations>;
+export type DeprecatedRoutes = OutputOf<typeof records.showKeyDeprecations>;
 export type DeprecatedRoute = DeprecatedRoutes['routes'][number];
-export type DeprecationPage = OutputOf<typeof listDeprecations>;
+export type DeprecationPage = OutputOf<typeof records.listDeprecations>;
 export type Deprecation = DeprecationPage['deprecations'][number];
-export type ChangePage = OutputOf<typeof listChanges>;
+export type ChangePage = OutputOf<typeof records.listChanges>;
 export type Change = ChangePage['changes'][number];
 
-export type TrafficHistory = OutputOf<typeof showTrafficHistory>;
+export type TrafficHistory = OutputOf<typeof traffic.showTrafficHistory>;
 export type TrafficPeriod = TrafficHistory['period'];
 
-export type NearList = OutputOf<typeof listNear>;
-export type GatewayList = OutputOf<typeof listGateways>;
+export type NearList = OutputOf<typeof live.listNear>;
+export type GatewayList = OutputOf<typeof live.listGateways>;
 export type Gateway = GatewayList['gateways'][number];

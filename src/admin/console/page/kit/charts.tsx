@@ -223,7 +223,7 @@ function TimeChart({
             {isOfLines ? 'by' : 'per'} {step}
           </span>
         </p>
-        <ul class="row small legend">
+        <ul class="row small before legend">
           {all.map((one) => (
             <li key={one.name}>
               <button type="button" aria-pressed={!off.includes(one.name)} onClick={() => turn(one.name)}>

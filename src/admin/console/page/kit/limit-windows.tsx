@@ -61,7 +61,7 @@ export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo
   const all = entriesOf(windows);
   if (all.length === 0) return <p>No window is limited.</p>;
   return (
-    <ul class="windows">
+    <ul class="windows stack">
       {all.map(([name, { limit, used, remaining, resetAt, form, topUp, unit = '' }]) => {
         const window = windowText(name);
         const title = (
@@ -168,7 +168,7 @@ export function tightestOf(windows: Windows) {
 export function InFlight({ of: limits }: { of: Usage['inFlight'] }) {
   if (limits === undefined) return null;
   return (
-    <ul class="windows">
+    <ul class="windows stack">
       {Object.entries(limits).map(([name, { limit, used }]) => {
         const title = `in flight${budgetText(name.slice(0, -'-in-flight'.length))}`;
         return (

@@ -16,7 +16,7 @@ const PAUSE_MS = 400;
  * A filter of text, applied while the user types. A secret in it never gets into the address: the field is emptied.
  * @param onSecret is given the secret
  */
-export function TextFilter<Name extends string>({
+export function TextFilter({
   name,
   label,
   value,
@@ -25,13 +25,13 @@ export function TextFilter<Name extends string>({
   set,
   onSecret,
 }: {
-  name: Name;
+  name: string;
   label: string;
   value: string;
   /** What may be typed, if the label does not say it. */
   placeholder?: string;
   isWide?: boolean;
-  set: (name: Name, value: string) => void;
+  set: (name: string, value: string) => void;
   onSecret: (secret: string) => void;
 }) {
   const [text, setText] = useState(value);
@@ -89,14 +89,6 @@ export function TextFilter<Name extends string>({
     </div>
   );
 }
-
-/** What `expiring` and `unused` offer. */
-export const SPANS = [
-  ['1d', '1 day'],
-  ['7d', '7 days'],
-  ['30d', '30 days'],
-  ['90d', '90 days'],
-] as const;
 
 /** The address of a screen with its filters, one of them changed. */
 export function pathWith<Name extends string>(

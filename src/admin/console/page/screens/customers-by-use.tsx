@@ -75,7 +75,7 @@ export function CustomersByUse() {
               {isWhole ? '' : '. There are more customers than were looked at'}.
             </p>
             <UnreadableRows rows={unreadable} noun="customer" />
-            <p class="actions">
+            <p class="row">
               <button type="button" onClick={() => void download(path(MOST))}>
                 Download all as CSV
               </button>

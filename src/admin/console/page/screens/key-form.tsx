@@ -119,7 +119,7 @@ function RecordFields({
         <p class="hint" id="key-limits-hint">
           Requests in each window: a number, or unlimited. {LIMITS_HINTS[customer === undefined ? what : 'share']}
         </p>
-        <div class="grid narrow">
+        <div class="grid">
           {WINDOWS.map((window) => {
             const id = `key-${window}`;
             const ofPlan = customer === undefined ? plan?.limits[window] : undefined;

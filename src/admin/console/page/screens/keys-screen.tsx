@@ -1,131 +1,69 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { SEARCHED } from '../attributes.js';
 import { isCustomer, isWholeId } from '../kit/callers.tsx';
-import { useCreating } from '../kit/creating.ts';
-import { Choice, PlanChoice } from '../kit/filters.tsx';
 import { later } from '../kit/later.tsx';
-import { Badge, Page } from '../kit/page.tsx';
-import { SearchResults } from '../kit/search.tsx';
-import { isSecretLike, pathWith, SPANS, TextFilter } from '../kit/text-filter.tsx';
+import { Badge } from '../kit/page.tsx';
 import { hrefOf, navigate, usePlace } from '../place.ts';
-import { ifKnown } from '../reading.ts';
-import { ApiError, request, useResource } from '../requests.ts';
-import { useMay } from '../signed-in.tsx';
-import type { FoundKey, InForce, Key, KeyPage } from '../types.ts';
+import { ApiError, request } from '../requests.ts';
+import type { FoundKey, Key, KeyPage } from '../types.ts';
 import { FILTERED } from './attribute-fields.tsx';
 import { KeyTable } from './key-table.tsx';
+import { type ListFilter, ListScreen } from './list-screen.tsx';
 
 const CreateDialog = later(async () => (await import('./key-form.tsx')).CreateDialog);
 
-/** The filters in the address, which are those of `GET /admin/keys`. */
-const FILTERS = ['q', 'plan', ...FILTERED.map(({ name }) => name), 'customer', 'expiring', 'unused', 'all'] as const;
-type Filter = (typeof FILTERS)[number];
+/** Those of `GET /admin/keys`. */
+const FILTERS: readonly ListFilter[] = [
+  { name: 'plan', label: 'Plan', as: 'plan' },
+  ...FILTERED,
+  { name: 'customer', label: 'Customer id' },
+  { name: 'expiring', label: 'Expires within', as: 'span' },
+  { name: 'unused', label: 'Unused for', as: 'span' },
+  { name: 'all', label: 'Show revoked', as: 'check' },
+];
 
 /** `/keys`, the search. */
 export function Keys() {
   const { query } = usePlace();
-  const mayCreate = useMay('admin');
-  const plans = ifKnown(useResource<InForce>('/admin/plans').reading)?.plans ?? null;
-  const [isCreating, setCreating] = useCreating('/keys', mayCreate);
   const [secret, findSecret, forgetSecret] = useFoundSecret();
-  const asked = query.get('q') ?? '';
-  const isSecretAsked = isSecretLike(asked);
-  const given = FILTERS.flatMap((name) => {
-    const value = query.get(name);
-    return value && !(name === 'q' && isSecretAsked) ? [[name, value] as const] : [];
-  });
-  const set = (name: Filter, value: string) => {
+  const filter = (name: string, value: string) => {
     forgetSecret();
     // The whole id of a customer names one customer, not some keys.
-    if (name === 'q' && isWholeId(value) && isCustomer(value)) navigate(`/customers/${value}`);
-    else navigate(pathWith('/keys', given, name, value), 'replace');
+    const isOne = name === 'q' && isWholeId(value) && isCustomer(value);
+    if (isOne) navigate(`/customers/${value}`);
+    return isOne;
   };
-  useEffect(() => {
-    // A user has put a secret into the address by hand.
-    if (!isSecretAsked) return;
-    set('q', '');
-    findSecret(asked);
-  }, [isSecretAsked]);
-  const text = { set, onSecret: findSecret };
   const back = () => {
     forgetSecret();
     // Its button is gone.
     document.getElementById('filter-q')?.focus();
   };
-  const close = (id: string | null) => {
-    setCreating(false);
-    if (id !== null) navigate(`/keys/${id}`);
-  };
-  const create = mayCreate && (
-    <button type="button" class="primary" onClick={() => setCreating(true)}>
-      Create key…
-    </button>
-  );
+  const found = secret !== null && <FoundSecret found={secret} back={back} />;
   return (
-    <Page title="Keys" beside={create}>
-      <search aria-label="Keys">
-        <form class="filters" onSubmit={(event: Event) => event.preventDefault()}>
-          <TextFilter
-            name="q"
-            label="Search"
-            value={isSecretAsked ? '' : asked}
-            {...text}
-            isWide={true}
-            placeholder={`${SEARCHED}, id, last four, meta.team=blue, or a whole secret`}
-          />
-          <PlanChoice id="filter-plan" onChange={(value: string) => set('plan', value)} />
-          {FILTERED.map(({ name, label }) => (
-            <TextFilter key={name} name={name} label={label} value={query.get(name) ?? ''} {...text} />
-          ))}
-          <TextFilter name="customer" label="Customer id" value={query.get('customer') ?? ''} {...text} />
-          <Choice
-            id="filter-expiring"
-            name="expiring"
-            label="Expires within"
-            any="any time"
-            options={SPANS}
-            onChange={(value: string) => set('expiring', value)}
-          />
-          <Choice
-            id="filter-unused"
-            name="unused"
-            label="Unused for"
-            any="any time"
-            options={SPANS}
-            onChange={(value: string) => set('unused', value)}
-          />
-          <label class="check">
-            <input
-              type="checkbox"
-              checked={query.get('all') === 'true'}
-              onChange={(event: Event) => set('all', (event.target as HTMLInputElement).checked ? 'true' : '')}
-            />
-            Show revoked
-          </label>
-          <a class="button" href={hrefOf('/?callers=near&used=80')}>
-            Near a limit
-          </a>
-        </form>
-      </search>
-      {secret !== null && <FoundSecret found={secret} back={back} />}
-      {(secret === null || 'error' in secret) && (
-        <SearchResults
-          path="/admin/keys"
-          noun="key"
-          query={new URLSearchParams(given.map(([name, value]) => [name, value])).toString()}
-          rowsOf={({ keys }: KeyPage) => keys}
-          tableOf={(keys: readonly Key[]) => <KeyTable keys={keys} />}
-          none={
-            <p>
-              Create one here, or with <code>tollgate keys create</code>.
-            </p>
-          }
-          leftOut={query.get('all') === 'true' ? '' : 'Revoked ones were left out.'}
-          clear={() => navigate('/keys', 'replace')}
-        />
-      )}
-      {isCreating && <CreateDialog plans={plans} onClose={close} />}
-    </Page>
+    <ListScreen
+      noun="key"
+      searched={`${SEARCHED}, id, last four, meta.team=blue, or a whole secret`}
+      filters={FILTERS}
+      onFilter={filter}
+      onSecret={findSecret}
+      beside={
+        <a class="button" href={hrefOf('/?callers=near&used=80')}>
+          Near a limit
+        </a>
+      }
+      rowsOf={({ keys }: KeyPage) => keys}
+      tableOf={(keys: readonly Key[]) => <KeyTable keys={keys} />}
+      none={
+        <p>
+          Create one here, or with <code>tollgate keys create</code>.
+        </p>
+      }
+      leftOut={query.get('all') === 'true' ? '' : 'Revoked ones were left out.'}
+      Create={CreateDialog}
+      instead={secret !== null && !('error' in secret) ? found : null}
+    >
+      {secret !== null && 'error' in secret && found}
+    </ListScreen>
   );
 }
 

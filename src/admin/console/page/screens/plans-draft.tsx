@@ -124,7 +124,7 @@ function Steps({ at, draft }: { at: Step; draft: Draft }) {
       {STEPS.map(({ path, name }, i) => (
         <li key={path}>
           <a href={hrefOf(`/plans/${path}`)} aria-current={path === at.path ? 'step' : undefined}>
-            <span class="step-number" aria-hidden="true">
+            <span class="tag" aria-hidden="true">
               {i + 1}
             </span>
             <span>
