@@ -3,7 +3,7 @@ import type { Configuration, RefusedFile, SettingsFile } from '../config/setting
 import { Failure } from '../failure.ts';
 import type { AuditStore } from './audit-store.ts';
 import type { RecordedChange } from './audit-trail.ts';
-import type { PlansHistory } from './plans/plans-history-store.ts';
+import type { PlansHistory, PlansVersion } from './plans/plans-history-store.ts';
 
 /** A version of one file that has come into force. */
 export interface TakenFile {
@@ -49,7 +49,7 @@ interface Load {
   readonly change: ((from: string) => Change) | null;
   readonly isStart: boolean;
   /** The plans that have come into force with this step; null if none have. */
-  readonly plans: { readonly version: string; readonly text: string; readonly sinceMs: number } | null;
+  readonly plans: (Pick<PlansVersion, 'version' | 'sinceMs' | 'changes'> & { readonly text: string }) | null;
   /** Whether the store may have made this step although its answer was lost. */
   isTried: boolean;
   /** Under which number the store has it, and whether this gateway was the one to record it; null before. The entries may be missing yet. */
@@ -96,7 +96,14 @@ export class LoadRecord {
     for (const file of ['settings', 'plans'] as const) {
       const version = options.versions[file];
       const change = (found: string) => takenChange(versionIn(found), version, []);
-      this.#enqueue({ file, from: version, to: version, change, isStart: true, plans: this.#plansOf(file, version) });
+      this.#enqueue({
+        file,
+        from: version,
+        to: version,
+        change,
+        isStart: true,
+        plans: this.#plansOf(file, version, null),
+      });
     }
   }
 
@@ -104,7 +111,8 @@ export class LoadRecord {
   taken(taken: readonly TakenFile[], versions: Configuration['versions']): void {
     for (const file of ['settings', 'plans'] as const) {
       const one = taken.find((other) => other.file === file);
-      this.#step(file, versions[file], one === undefined ? null : takenChange(one.before, one.version, one.changes));
+      const change = one === undefined ? null : takenChange(one.before, one.version, one.changes);
+      this.#step(file, versions[file], change, one?.changes ?? null);
     }
   }
 
@@ -124,17 +132,20 @@ export class LoadRecord {
     await this.#running;
   }
 
-  #step(file: SettingsFile, to: string, change: Change | null): void {
+  /** @param changes what the step has changed, if it is known */
+  #step(file: SettingsFile, to: string, change: Change | null, changes: readonly string[] | null = null): void {
     const from = this.#found[file];
     if (from === to) return;
     this.#found[file] = to;
-    const plans = change?.outcome === 'done' ? this.#plansOf(file, to) : null;
+    const plans = change?.outcome === 'done' ? this.#plansOf(file, to, changes) : null;
     this.#enqueue({ file, from, to, change: change && (() => change), isStart: false, plans });
   }
 
-  #plansOf(file: SettingsFile, version: string): Load['plans'] {
+  #plansOf(file: SettingsFile, version: string, changes: readonly string[] | null): Load['plans'] {
     const { plansText, nowMs } = this.#options;
-    return file === 'plans' ? { version, text: plansText(), sinceMs: nowMs() } : null;
+    return file === 'plans'
+      ? { version, text: plansText(), sinceMs: nowMs(), changes: changes && bounded(changes) }
+      : null;
   }
 
   #enqueue(step: Omit<Load, 'isTried' | 'recorded'>): void {
@@ -211,9 +222,9 @@ export class LoadRecord {
   }
 
   /** Each gateway adds the version under the same number, so that it is there once, also if the first of them could not. */
-  async #addToHistory(number: number, { version, text, sinceMs }: NonNullable<Load['plans']>): Promise<void> {
+  async #addToHistory(number: number, { text, ...version }: NonNullable<Load['plans']>): Promise<void> {
     const by = { kind: 'file', name: this.#options.names.plans } as const;
-    await this.#options.history.add({ number, version, sinceMs, by }, text);
+    await this.#options.history.add({ number, ...version, by, reason: null }, text);
   }
 
   /** Puts a record. Its id is the same for each try, so that it is there once. */
@@ -243,13 +254,14 @@ function versionIn(found: string): string {
   return found.split(' ')[0]!;
 }
 
-/** A version of a file for the record, with what it changes. */
-export function versionState(version: string, changes: readonly string[]): object {
-  return { version, ...(changes.length === 0 ? {} : { changes: bounded(changes) }) };
+/** A version of a file for the record, with what it changes and why. */
+export function versionState(version: string, changes: readonly string[], reason: string | null = null): object {
+  const why = reason === null || reason === '' ? {} : { reason };
+  return { version, ...(changes.length === 0 ? {} : { changes: bounded(changes) }), ...why };
 }
 
-/** @param more how many lines were left out before */
-function bounded(lines: readonly string[], more = 0): readonly string[] {
+/** The first of many lines, each cut to a bearable length, for what stores keep. @param more how many lines were left out before */
+export function bounded(lines: readonly string[], more = 0): readonly string[] {
   const first = lines.slice(0, MAX_LINES).map((line) => line.slice(0, MAX_LINE));
   const left = lines.length - first.length + more;
   return left > 0 ? [...first, `and ${left} more`] : first;

@@ -4,7 +4,9 @@ import { KEPT_TEXT_BYTES, KEPT_VERSIONS, type PlansHistory } from '../../src/ope
 
 const FILE = { kind: 'file', name: 'plans.yaml' } as const;
 const PERSON = { kind: 'person', name: 'Jo Ünïcode <jo@example.com>' } as const;
-const entry = (number: number, version = `v${number}`) => ({ number, version, sinceMs: 1_000 + number, by: FILE });
+const READ = { by: FILE, reason: null, changes: ['pro minute 300 → 500'] };
+const WRITTEN = { by: PERSON, reason: 'Ticket 12 "ü"', changes: ['free added'] };
+const entry = (number: number, version = `v${number}`) => ({ number, version, sinceMs: 1_000 + number, ...READ });
 
 /** What every PlansHistory promises. `open` gives an empty one, twice: as two processes would have it. */
 export function plansHistoryContract(
@@ -52,12 +54,12 @@ export function plansHistoryContract(
     expect(await numbers()).toEqual([12, 5, 1]);
   });
 
-  test('who has written a version is kept, whether it is said before or after it is added, and of that version alone', async () => {
-    await here.claim(1, PERSON);
+  test('who has written a version, why, and what it changed are kept, whether they are said before or after it is added, and of that version alone', async () => {
+    await here.claim(1, WRITTEN);
     for (const number of [1, 2, 3]) await there.add(entry(number), 'text');
-    await here.claim(3, PERSON);
+    await here.claim(3, WRITTEN);
     expect((await listed()).map(({ by }) => by)).toEqual([PERSON, FILE, PERSON]);
-    expect((await there.list())[0]).toEqual({ ...entry(3), by: PERSON });
+    expect((await there.list())[0]).toEqual({ ...entry(3), ...WRITTEN });
   });
 
   test('a hundred versions are kept, and the oldest go with their texts', async () => {
@@ -83,7 +85,7 @@ export function plansHistoryContract(
     async (text) => {
       for (const number of [1, 2, 3]) await here.add(entry(number), `text ${number}`);
       await damageAuthor(2, text);
-      expect(await there.list()).toEqual([entry(3), { ...entry(2), by: null }, entry(1)]);
+      expect(await there.list()).toEqual([entry(3), { ...entry(2), by: null, reason: null, changes: null }, entry(1)]);
       expect(await there.text(2)).toBe('text 2');
     },
   );
@@ -97,7 +99,7 @@ export function plansHistoryContract(
       id: '2',
       message: expect.stringMatching(/^Version 2 .* cannot be read\. It is .* 2 of /),
     });
-    await here.claim(2, PERSON);
+    await here.claim(2, WRITTEN);
     await here.add(entry(4), 'text 4');
     expect(await numbers()).toEqual([4, 3, 1]);
     await damageHead(4);

@@ -255,7 +255,7 @@ test('a version whose entry the store did not take is added by the next gateway,
   await eventually(async () => expect(await inHistory(history)).toHaveLength(1));
   const { number } = await store.exchangeLoad('plans', { from: null, to: 'B', since: null });
   const by = { kind: 'token', name: 'jo' } as const;
-  await history.claim(number, by);
+  await history.claim(number, { by, reason: null, changes: null });
   history.fails = true;
   gateway.takes('B');
   await eventually(() => expect(waiting).toHaveLength(1));

@@ -59,7 +59,10 @@ describe('the history of plans in Redis', () => {
       const { plansHistory } = await gatewayOn(url);
       const by = { kind: 'file', name: 'x' } as const;
       const add = (number: number) =>
-        plansHistory.add({ number, version: `v${number}`, sinceMs: number, by }, `text ${number}`);
+        plansHistory.add(
+          { number, version: `v${number}`, sinceMs: number, by, reason: null, changes: null },
+          `text ${number}`,
+        );
       const listed = async () => (await plansHistory.list()).map((entry) => 'version' in entry && entry.version);
       await add(1);
       await add(2);
@@ -78,7 +81,9 @@ describe('the history of plans in Redis', () => {
     const { plansHistory } = await gatewayOn(url);
     const failure = { code: 'store_corrupt', message: expect.stringContaining('`tg:plans:history`') };
     await expect(plansHistory.list()).rejects.toMatchObject(failure);
-    await expect(plansHistory.claim(1, { kind: 'file', name: 'x' })).rejects.toMatchObject(failure);
+    await expect(
+      plansHistory.claim(1, { by: { kind: 'file', name: 'x' }, reason: null, changes: null }),
+    ).rejects.toMatchObject(failure);
     expect(await redisCommand(url, 'GET', keyspace.plansHistory)).toBe('foreign');
   });
 });

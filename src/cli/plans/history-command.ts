@@ -7,7 +7,7 @@ import { listCommand } from '../reading-command.ts';
 export const plansHistory = listCommand({
   name: 'plans history',
   operation: listPlansHistory,
-  about: `Lists the last ${KEPT_VERSIONS} versions of plans.yaml that came into force, newest first: since when, from what, and by whom as far as known.`,
+  about: `Lists the last ${KEPT_VERSIONS} versions of plans.yaml that came into force, newest first: since when, from what, by whom and why as far as known, and what each changed.`,
   examples: ['tollgate plans history', 'tollgate plans history --json'],
   entries: 'versions',
   none: () => 'No version of plans.yaml is recorded yet. A gateway records it at its start.',
@@ -17,5 +17,11 @@ export const plansHistory = listCommand({
     { head: 'in force since', rank: 1, cell: ({ since }, { moment }) => moment(since) },
     { head: 'from', rank: 3, cell: ({ from }) => from },
     { head: 'by', rank: 2, cell: ({ by }) => (by === null ? 'unreadable' : actorText(by)) },
+    {
+      head: 'what changed',
+      rank: 4,
+      cell: ({ changes }) => (changes === null ? 'unknown' : changes.join(', ') || 'comments or layout'),
+    },
+    { head: 'reason', rank: 5, cell: ({ reason }) => reason ?? '-' },
   ],
 });

@@ -20,8 +20,13 @@ export const plansRollback: Command = {
     'The file is that of the gateway that is asked, or else the one of the settings, which gateways that read it take like any other change.',
   positionals: ['[VERSION]'],
   environment: OF_OPERATIONS,
-  examples: ['tollgate plans rollback', 'tollgate plans rollback 0d97e6397b38 --yes'],
+  examples: ['tollgate plans rollback', "tollgate plans rollback 0d97e6397b38 --yes --reason 'TICKET-12'"],
   options: {
+    reason: {
+      type: 'string',
+      value: 'TEXT',
+      about: 'Why, such as a ticket: one line of up to 200 characters, in the history and the record of changes.',
+    },
     yes: {
       type: 'boolean',
       short: 'y',
@@ -29,12 +34,21 @@ export const plansRollback: Command = {
     },
   },
   async run({ options, positionals: [word] }, terminal) {
-    const work = (at: OperationsAt) => rollBack(at, word ?? null, options.yes === true, terminal);
+    const { reason, yes } = options as { readonly reason?: string; readonly yes?: boolean };
+    const work = (at: OperationsAt) => rollBack(at, { word, reason, isSure: yes === true }, terminal);
     return withOperations(terminal, work, openingFor(restorePlansVersion));
   },
 };
 
-async function rollBack(at: OperationsAt, word: string | null, isSure: boolean, terminal: Terminal): Promise<ExitCode> {
+async function rollBack(
+  at: OperationsAt,
+  {
+    word,
+    reason,
+    isSure,
+  }: { readonly word?: string | undefined; readonly reason?: string | undefined; readonly isSure: boolean },
+  terminal: Terminal,
+): Promise<ExitCode> {
   const named = word ?? (await versionBefore(at));
   const { version, text } = (await at.perform(showPlansVersion, { version: named })).output;
   const present = (await at.perform(showPlansFile, {})).output;
@@ -56,7 +70,7 @@ async function rollBack(at: OperationsAt, word: string | null, isSure: boolean, 
     terminal.error('Nothing was changed.\n');
     return 1;
   }
-  const { output } = await at.perform(restorePlansVersion, { version }, { version: present.version });
+  const { output } = await at.perform(restorePlansVersion, { version, reason }, { version: present.version });
   const after = output.inForce ? 'The gateway has it in force.' : output.whyNotInForce;
   terminal.error(`${file} is version ${version} again. ${after}\n`);
   return 0;

@@ -4,13 +4,14 @@ import { formText, type LimitsPart, type Plan, shownPlan, windowsIn } from '../.
 import { byReadability } from '../../model/record.ts';
 import { count, time } from '../../model/values.ts';
 import { shownActor } from '../audit-trail.ts';
-import { versionState } from '../load-record.ts';
+import { bounded, versionState } from '../load-record.ts';
 import { checked, compared, simulated } from '../plans/draft-report.ts';
 import type { Outcome } from '../plans/drafts.ts';
 import { KEPT_VERSIONS } from '../plans/plans-history-store.ts';
 import { readHistory, shownVersion, versionNamed, versionReport } from '../plans/versions.ts';
 import { announceWritten, untilInForce, writePlans } from '../plans/write.ts';
 import type { Change } from '../recorded.ts';
+import { insistOnReason, reason } from '../suspensions.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import type { PlansContext } from './contexts.ts';
 import { defineOperation, type Invocation } from './operation.ts';
@@ -30,6 +31,12 @@ export const invalidPlans = checked
 const draft = z
   .strictObject({ text: z.string().describe('The text of plans.yaml. More than 512 KiB are a fault.') })
   .meta({ id: 'Draft' });
+
+const reasonOfChange = reason
+  .optional()
+  .describe(
+    'Why, such as a ticket: one line of up to 200 characters for operators, in the history and the record of changes.',
+  );
 
 export const showPlans = defineOperation({
   name: 'showPlans',
@@ -193,7 +200,7 @@ export const writePlansFile = defineOperation({
   isVersioned: true,
   needsVersion: true,
   maxBytes: DRAFT_BYTES,
-  input: draft,
+  input: draft.extend({ reason: reasonOfChange }).meta({ id: 'WrittenDraft' }),
   output: written,
   fails: {
     conflict: 'The file cannot be replaced, or live keys use a plan that the text lacks. Nothing was written.',
@@ -204,7 +211,7 @@ export const writePlansFile = defineOperation({
 
 /**
  * Replaces plans.yaml by a draft, and waits until it is in force.
- * @param bodyOf returns `{text}` as JSON, once it is clear that the file may be written
+ * @param bodyOf returns `{text, reason}` as JSON, once it is clear that the file may be written
  * @throws Refused, Failure. Nothing is written then
  */
 async function replaceFile(context: PlansContext, invocation: Invocation, bodyOf: () => Promise<Uint8Array>) {
@@ -219,6 +226,7 @@ async function replaceFile(context: PlansContext, invocation: Invocation, bodyOf
   if (sound === null)
     throw new Refused('invalid_plans', 'The text has faults. Nothing was written.', { members: faults });
   const monotonicMs = () => performance.now();
+  insistOnReason(sound.reason);
   const done = await writePlans(sound, isExpected, { file, replaced: plans, users, monotonicMs });
   if (done.kind === 'changed') {
     const message = 'plans.yaml has been changed since. Read it again and look at what has changed.';
@@ -226,10 +234,11 @@ async function replaceFile(context: PlansContext, invocation: Invocation, bodyOf
   }
   const { before, version } = done;
   const isSame = before === version;
-  if (!isSame) await announceWritten(version, invocation.by!, context);
+  const { changes, reason } = sound;
+  if (!isSame) await announceWritten(version, { by: invocation.by!, reason, changes: bounded(changes) }, context);
   const change: Change = isSame
     ? { outcome: 'unchanged', target: null, before: null, after: null }
-    : { target: null, before: { version: before }, after: versionState(version, sound.changes) };
+    : { target: null, before: { version: before }, after: versionState(version, changes, reason) };
   const isInForce = inForce !== null && (await untilInForce(version, inForce, monotonicMs));
   const why =
     inForce === null ? WITHOUT_GATEWAY : inForce.faults.join('\n') || 'The gateway has not read the file yet.';
@@ -254,6 +263,13 @@ const plansVersion = z
       .nullable()
       .describe(
         'Who wrote it. If `from` is `file`, Tollgate cannot know who it was, and names the file. Null if the entry in the store is damaged.',
+      ),
+    reason: z.string().nullable().describe('Why, as its author said; null if that was not given.'),
+    changes: z
+      .array(z.string())
+      .nullable()
+      .describe(
+        'What it changed, in words: `pro minute 300 → 500`; empty for comments and layout. Null if no gateway has seen what was in force before it.',
       ),
   })
   .meta({ id: 'PlansVersion' });
@@ -324,16 +340,17 @@ export const restorePlansVersion = defineOperation({
   action: 'plans.write',
   isVersioned: true,
   needsVersion: true,
+  input: z.strictObject({ reason: reasonOfChange }),
   output: written,
   fails: {
     not_found: 'No such version is kept. Nothing was written.',
     conflict: 'The file cannot be replaced, or live keys use a plan that the version lacks. Nothing was written.',
     invalid_plans: 'The text has faults by the rules of this version of Tollgate. Nothing was written.',
   },
-  run: (context, { version: word }, invocation) =>
+  run: (context, { version: word, reason }, invocation) =>
     replaceFile(context, invocation, async () => {
       const history = await readHistory(context.plansHistory);
-      return Buffer.from(JSON.stringify({ text: await history.textOf(versionNamed(word, history)) }));
+      return Buffer.from(JSON.stringify({ text: await history.textOf(versionNamed(word, history)), reason }));
     }),
 });
 

@@ -113,6 +113,7 @@ const states = [
           'What the version changed, in words: `starter minute 10 → 6`. Absent if nothing, or if no gateway ran when the file changed.',
         ),
       faults: z.array(z.string()).optional().describe('Why gateways refused the version.'),
+      reason: z.string().optional().describe('Why it was written, if the operator said so.'),
     })
     .describe('A version of plans.yaml or gateway.yaml.')
     .meta({ id: 'FileState' }),

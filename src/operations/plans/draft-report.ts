@@ -187,6 +187,7 @@ export interface Results {
       readonly removed: readonly string[];
       /** The differences from the plans in force, in words; the first `MAX_SHOWN`. */
       readonly changes: readonly string[];
+      readonly reason: string | null;
     } | null;
   };
 }

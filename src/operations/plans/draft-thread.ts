@@ -109,11 +109,16 @@ class DraftThread {
     if (typeof text !== 'string') return invalid('text', text, 'must be text');
     const draft = readDraft(text, task.file);
     if (task.kind === 'sound') {
+      const { reason = null } = body.members;
+      if (reason !== null && typeof reason !== 'string') return invalid('reason', reason, 'must be text or null');
       if ('faults' in draft) return { ...shown(draft), sound: null };
       const { plans, removed } = draft.value;
       const differences = changesBetween(this.#withPlans(task.inForce), draft.value, null);
       const changes = differences.slice(0, MAX_SHOWN).map(changeText);
-      return { ...shown(draft), sound: { text, plans: new Set(plans.keys()), removed, changes } };
+      return {
+        ...shown(draft),
+        sound: { text, plans: new Set(plans.keys()), removed, changes, reason: reason || null },
+      };
     }
     if (task.kind === 'simulate') return this.#simulate(task, body.members, draft);
     if (task.kind === 'check') {

@@ -82,7 +82,7 @@ export class PlanDrafts {
 
   /**
    * Finds the faults of a draft that is to be written, and returns its text.
-   * @param body `{text}` as JSON
+   * @param body `{text, reason}` as JSON
    * @param replaced the plans in whose place it comes
    */
   sound(body: Uint8Array, replaced: Plans): Promise<Outcome<Results['sound']>> {

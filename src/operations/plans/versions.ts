@@ -16,8 +16,8 @@ const SEARCH_MS = 50;
 const NAME = 'plans.yaml';
 
 /** A version as commands and the admin API show it. */
-export function versionReport({ number, version, sinceMs, by }: KeptVersion) {
-  return { number, version, since: timeOf(sinceMs), from: by === null ? 'file' : FROM[by.kind], by };
+export function versionReport({ number, version, sinceMs, by, reason, changes }: KeptVersion) {
+  return { number, version, since: timeOf(sinceMs), from: by === null ? 'file' : FROM[by.kind], by, reason, changes };
 }
 
 const FROM = { file: 'file', token: 'api', person: 'api', shell: 'command' } as const satisfies Record<

@@ -2,11 +2,10 @@ import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promi
 import { Failure } from '../../failure.ts';
 import type { Plans } from '../../model/plan.ts';
 import type { AuditStore } from '../audit-store.ts';
-import type { Actor } from '../audit-trail.ts';
 import { type PlanUserStores, retentionOf } from '../plans-in-use.ts';
 import type { Results } from './draft-report.ts';
 import type { PlansFile, Replacement } from './plans-file.ts';
-import type { PlansHistory } from './plans-history-store.ts';
+import type { Authorship, PlansHistory } from './plans-history-store.ts';
 
 /** The plans that a gateway runs by. */
 export interface PlansInForce {
@@ -61,17 +60,17 @@ export async function writePlans(
 }
 
 /**
- * Tells the gateways, through the store, that a version of plans.yaml was written, and by whom. When they take the version they find it recorded and
+ * Tells the gateways, through the store, that a version of plans.yaml was written, by whom and why. When they take the version they find it recorded and
  * add no record of their own. If the store is away, they cannot know the author, and record the file instead. Never rejects.
  */
 export async function announceWritten(
   version: string,
-  by: Actor,
+  authorship: Authorship,
   { audit, plansHistory }: { readonly audit: AuditStore; readonly plansHistory: PlansHistory },
 ): Promise<void> {
   try {
     const { number } = await audit.exchangeLoad('plans', { from: null, to: version, since: null });
-    await plansHistory.claim(number, by);
+    await plansHistory.claim(number, authorship);
   } catch {
     // The change itself was made.
   }

@@ -1,7 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { Listed } from '../../model/record.ts';
-import type { Actor } from '../../operations/audit-trail.ts';
 import {
+  type Authorship,
+  authorshipText,
   KEPT_TEXT_BYTES,
   KEPT_VERSIONS,
   type KeptVersion,
@@ -29,8 +30,8 @@ export class EmbeddedPlansHistory implements PlansHistory {
     );
   }
 
-  async claim(number: number, by: Actor): Promise<void> {
-    const actor = JSON.stringify(by);
+  async claim(number: number, of: Authorship): Promise<void> {
+    const actor = authorshipText(of);
     await this.#writes.write(() => {
       this.#db.exec('DELETE FROM plans_claim');
       this.#db.prepare('INSERT INTO plans_claim VALUES (?, ?)').run(number, actor);
@@ -38,7 +39,7 @@ export class EmbeddedPlansHistory implements PlansHistory {
     });
   }
 
-  async add({ number, version, sinceMs, by }: PlansVersion, text: string): Promise<void> {
+  async add({ number, version, sinceMs, ...of }: PlansVersion, text: string): Promise<void> {
     await this.#writes.write(() => {
       const before = this.#db
         .prepare('SELECT number, version FROM plans_history WHERE number <= ? ORDER BY number DESC LIMIT 1')
@@ -47,7 +48,7 @@ export class EmbeddedPlansHistory implements PlansHistory {
       const claim = this.#db.prepare('SELECT actor FROM plans_claim WHERE number = ?').get(number);
       this.#db
         .prepare('INSERT INTO plans_history VALUES (?, ?, ?, ?, ?)')
-        .run(number, version, sinceMs, String(claim?.actor ?? JSON.stringify(by)), text);
+        .run(number, version, sinceMs, String(claim?.actor ?? authorshipText(of)), text);
       this.#trim();
     });
   }

@@ -1,6 +1,7 @@
 import type { Listed } from '../../model/record.ts';
-import type { Actor } from '../../operations/audit-trail.ts';
 import {
+  type Authorship,
+  authorshipText,
   KEPT_TEXT_BYTES,
   KEPT_VERSIONS,
   type KeptVersion,
@@ -85,12 +86,12 @@ export class RedisPlansHistory implements PlansHistory {
     this.#circuit = circuit;
   }
 
-  async claim(number: number, by: Actor): Promise<void> {
-    await this.#run(() => CLAIM.run(this.#redis, [keyspace.plansHistory], number, JSON.stringify(by)));
+  async claim(number: number, of: Authorship): Promise<void> {
+    await this.#run(() => CLAIM.run(this.#redis, [keyspace.plansHistory], number, authorshipText(of)));
   }
 
-  async add({ number, version, sinceMs, by }: PlansVersion, text: string): Promise<void> {
-    const args = [number, version, sinceMs, JSON.stringify(by), text, KEPT_VERSIONS, KEPT_TEXT_BYTES];
+  async add({ number, version, sinceMs, ...of }: PlansVersion, text: string): Promise<void> {
+    const args = [number, version, sinceMs, authorshipText(of), text, KEPT_VERSIONS, KEPT_TEXT_BYTES];
     await this.#run(() => ADD.run(this.#redis, [keyspace.plansHistory], ...args));
   }
 

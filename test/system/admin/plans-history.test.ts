@@ -43,16 +43,20 @@ describe.each(Object.entries(STORES))('the history of plans, on %s', (_, store) 
     await eventually(async () => expect(await historyOf(gateway)).toMatchObject([{ version: first, ...FILE }]));
     const second = await change([gateway], plansWith(6));
     await eventually(async () => expect(await historyOf(gateway)).toHaveLength(2));
-    const put = await ask(gateway, 'PUT', '/admin/plans/file', { text: plansWith(7) }, { 'If-Match': `"${second}"` });
+    const write = (reason: unknown) =>
+      ask(gateway, 'PUT', '/admin/plans/file', { text: plansWith(7), reason }, { 'If-Match': `"${second}"` });
+    for (const reason of [7, 'two\nlines', 'x'.repeat(201)]) expect((await write(reason)).status).toBe(400);
+    const put = await write('TICKET-12');
     expect(put.body).toMatchObject({ inForce: true });
     await eventually(async () =>
       expect(await historyOf(gateway)).toMatchObject([
-        { version: put.body.version, ...API },
-        { version: second, ...FILE },
-        { version: first, ...FILE },
+        { version: put.body.version, ...API, reason: 'TICKET-12', changes: ['starter minute 6 → 7'] },
+        { version: second, ...FILE, reason: null, changes: ['starter minute 10 → 6'] },
+        { version: first, ...FILE, reason: null, changes: null },
       ]),
     );
-    expect(await recordedActions(gateway)).toEqual(['plans.write', 'plans.load']);
+    // The refused attempts are one entry.
+    expect(await recordedActions(gateway)).toEqual(['plans.write', 'plans.write', 'plans.load']);
     // A change of gateway.yaml alone, and a file with faults, are no version of the plans.
     await writeFile(fileOf(gateway), plansWith('many'));
     await eventually(async () => expect((await recordedActions(gateway))[0]).toBe('plans.load'));
@@ -91,7 +95,13 @@ describe.each(Object.entries(STORES))('the history of plans, on %s', (_, store) 
     expect((await restore(first, {})).body).toMatchObject({ status: 428, code: 'precondition_required' });
     expect((await restore(first, { 'If-Match': `"${first}"` })).status).toBe(412);
     expect((await restore('0000')).status).toBe(404);
-    const { status, body, headers } = await restore(first);
+    const { status, body, headers } = await ask(
+      gateway,
+      'POST',
+      `/admin/plans/history/${first}/restore`,
+      { reason: 'too strict' },
+      { 'If-Match': `"${second}"` },
+    );
     expect([status, body]).toEqual([200, { version: first, inForce: true, whyNotInForce: null }]);
     expect([headers.get('etag'), await readFile(fileOf(gateway), 'utf8')]).toEqual([`"${first}"`, plansWith(10)]);
     await eventually(async () =>
@@ -107,7 +117,7 @@ describe.each(Object.entries(STORES))('the history of plans, on %s', (_, store) 
     expect(done).toMatchObject({
       action: 'plans.write',
       before: { version: second },
-      after: { version: first, changes: ['starter minute 6 → 10'] },
+      after: { version: first, changes: ['starter minute 6 → 10'], reason: 'too strict' },
     });
   });
 
@@ -132,7 +142,10 @@ describe.each(Object.entries(STORES))('the history of plans, on %s', (_, store) 
     const second = await change([gateway], plansWith(6));
     await eventually(async () => expect(await historyOf(gateway)).toHaveLength(2));
     expect((await gateway.command('plans', 'history', '--no-header')).stdout).toMatch(
-      new RegExp(`^${second}\t[^\t]+\tfile\tplans.yaml \\(file\\)\n${first}\t[^\t]+\tfile\tplans.yaml \\(file\\)\n$`),
+      new RegExp(
+        `^${second}\t[^\t]+\tfile\tplans.yaml \\(file\\)\tstarter minute 10 → 6\t-\n` +
+          `${first}\t[^\t]+\tfile\tplans.yaml \\(file\\)\tunknown\t-\n$`,
+      ),
     );
     expect(entriesOf((await gateway.command('plans', 'history', '--json')).stdout)).toEqual(await historyOf(gateway));
     expect((await gateway.command('plans', 'show', first.slice(0, 4))).stdout).toBe(plansWith(10));
@@ -143,7 +156,7 @@ describe.each(Object.entries(STORES))('the history of plans, on %s', (_, store) 
       code: 1,
       stderr: expect.stringContaining('4 to 12'),
     });
-    const { code, stdout, stderr } = await gateway.command('plans', 'rollback');
+    const { code, stdout, stderr } = await gateway.command('plans', 'rollback', '--reason', 'TICKET-13');
     expect([code, stdout]).toEqual([0, expect.stringContaining(`-${plansWith(6)}+${plansWith(10)}`)]);
     expect(stderr).toContain(`plans.yaml is version ${first} again.`);
     await eventually(async () =>
@@ -151,6 +164,8 @@ describe.each(Object.entries(STORES))('the history of plans, on %s', (_, store) 
         version: first,
         from: 'command',
         by: { kind: 'shell', user: expect.any(String), host: expect.any(String) },
+        reason: 'TICKET-13',
+        changes: ['starter minute 6 → 10'],
       }),
     );
     expect(await recordedActions(gateway)).toEqual(['plans.write', 'plans.load']);

@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import { type CustomerOfKey, nameOf, pathOf } from './kit/callers.tsx';
-import { ChangeDialog, Field, settledText } from './kit/dialog.tsx';
+import { ChangeDialog, Field, ReasonField, reasonIn, settledText } from './kit/dialog.tsx';
 import { countText, momentText, ownZone, plural, Until } from './kit/format.tsx';
 import { entriesOf, limitText, spentIn, WindowList, type Windows, windowText, zoneOf } from './kit/limit-windows.tsx';
 import { MomentField, momentIn } from './kit/moment-field.tsx';
@@ -94,7 +94,7 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
         <LiftEffect of={usage.reading.value} toppedUpWindow={toppedUpWindow} />
       )}
       <p>{effectOf(id, 'lift')}</p>
-      <ReasonField />
+      <ReasonField hint="For operators, in the record of changes. Callers never see it." />
       {(plan || !id.startsWith('jwt_')) && (
         <Shown of={usage} what="the windows">
           {({ windows }: Usage) => (
@@ -155,7 +155,7 @@ export function TopUpDialog({ of: helped, onClose, onChanged }: Changes) {
         {({ windows }: Usage) => (
           <>
             <TopUpFields windows={windows} refusing={of.window} />
-            <ReasonField />
+            <ReasonField hint="For operators, in the record of changes. Callers never see it." />
           </>
         )}
       </Shown>
@@ -269,19 +269,6 @@ function TopUpFields({
       )}
     </>
   );
-}
-
-function ReasonField() {
-  return (
-    <Field id="help-reason" label="Reason" hint="For operators, in the record of changes. Callers never see it.">
-      <input id="help-reason" name="reason" maxlength={200} autocomplete="off" aria-describedby="help-reason-hint" />
-    </Field>
-  );
-}
-
-/** Empty without one. */
-function reasonIn(form: FormData): string {
-  return String(form.get('reason') ?? '').trim();
 }
 
 function isAmount(text: string): boolean {

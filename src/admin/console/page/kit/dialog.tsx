@@ -256,6 +256,20 @@ export function Fold({ title, isOpen, children }: { title: string; isOpen: boole
   );
 }
 
+/** Why an operator makes a change. The dialog reads it with `reasonIn`. */
+export function ReasonField({ hint }: { hint: string }) {
+  return (
+    <Field id="reason" label="Reason" hint={hint}>
+      <input id="reason" name="reason" maxlength={200} autocomplete="off" aria-describedby="reason-hint" />
+    </Field>
+  );
+}
+
+/** Empty without one. */
+export function reasonIn(form: FormData): string {
+  return String(form.get('reason') ?? '').trim();
+}
+
 /** A new secret, which the gateway cannot show again. It is in the page only as long as this element is. */
 export function SecretShown({ secret, children }: { secret: string; children?: ComponentChildren }) {
   const field = useRef<HTMLTextAreaElement>(null);

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Table } from '../kit/data-table.tsx';
-import { ChangeDialog } from '../kit/dialog.tsx';
+import { ChangeDialog, ReasonField, reasonIn } from '../kit/dialog.tsx';
 import { Editor, type EditorHandle } from '../kit/editor.tsx';
 import { countText, plural } from '../kit/format.tsx';
 import { Badge, Page, Section } from '../kit/page.tsx';
@@ -646,13 +646,14 @@ function Write({
   const isAdmin = useMay('admin');
   const [isOpen, setOpen] = useState(false);
   const { path, version, writable, whyNotWritable } = draft.of;
-  const write = async () => {
+  const write = async (form: FormData) => {
     const text = fileText(draft);
+    const body = { text, reason: reasonIn(form) || null };
     let written: PlansWritten;
     let etag: string | null;
     try {
       const headers = { 'If-Match': draft.etag ?? `"${version}"` };
-      ({ data: written, etag } = await request<PlansWritten>('PUT', '/admin/plans/file', { body: { text }, headers }));
+      ({ data: written, etag } = await request<PlansWritten>('PUT', '/admin/plans/file', { body, headers }));
     } catch (failure) {
       if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
       void reload();
@@ -697,6 +698,7 @@ function Write({
             The file of the gateway is replaced, and the new plans come into force for all callers. Nothing is written
             if someone has changed it since version <code>{version}</code>.
           </p>
+          <ReasonField hint="Why, such as a ticket: for operators, in the history and the record of changes." />
         </ChangeDialog>
       )}
     </Section>

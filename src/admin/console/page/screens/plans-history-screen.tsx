@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { Table } from '../kit/data-table.tsx';
-import { ChangeDialog, Field } from '../kit/dialog.tsx';
+import { ChangeDialog, Field, ReasonField, reasonIn } from '../kit/dialog.tsx';
 import { Time } from '../kit/format.tsx';
 import { Badge, Page, Section } from '../kit/page.tsx';
 import { PatchText } from '../kit/patch-view.tsx';
@@ -66,8 +66,16 @@ function Versions() {
                     ),
                   },
                   { title: 'Since', cell: ({ since }: PlansVersion) => <Time at={since} /> },
-                  { title: 'By', cell: (one: PlansVersion) => <bdi>{byText(one)}</bdi> },
-                  { title: 'From', cell: ({ from }: PlansVersion) => FROM[from] ?? from },
+                  {
+                    title: 'By',
+                    cell: (one: PlansVersion) => (
+                      <span class="two-lines">
+                        <bdi>{byText(one)}</bdi>
+                        <span class="muted">{FROM[one.from] ?? one.from}</span>
+                      </span>
+                    ),
+                  },
+                  { title: 'What changed', cell: (one: PlansVersion) => <WhatChanged {...one} /> },
                 ]}
               />
             )}
@@ -76,6 +84,32 @@ function Versions() {
         )}
       </Shown>
     </Page>
+  );
+}
+
+/** How many changes of a version the list shows. */
+const MAX_CHANGES = 3;
+
+/** What a version changed, and why. */
+function WhatChanged({ changes, reason }: Pick<PlansVersion, 'changes' | 'reason'>) {
+  const shown = changes?.slice(0, MAX_CHANGES) ?? [];
+  return (
+    <div class="sentences">
+      {reason !== null && (
+        <div>
+          <strong>
+            <bdi>{reason}</bdi>
+          </strong>
+        </div>
+      )}
+      {shown.map((change) => (
+        <div key={change}>
+          <bdi>{change}</bdi>
+        </div>
+      ))}
+      {shown.length === 0 && <span class="muted">{changes === null ? 'Not known' : 'Comments or layout'}</span>}
+      {(changes?.length ?? 0) > MAX_CHANGES && <span class="muted">and {changes!.length - MAX_CHANGES} more</span>}
+    </div>
   );
 }
 
@@ -128,25 +162,32 @@ function Version({ name }: { name: string }) {
                 )}
                 <span>
                   Since <Time at={one.since} />, by <bdi>{byText(one)}</bdi>, from {FROM[one.from] ?? one.from}
+                  {one.reason !== null && (
+                    <>
+                      : <bdi>{one.reason}</bdi>
+                    </>
+                  )}
                 </span>
               </p>
               <Section title="What it changed">
                 <div class="stack">
-                  <Field id="against" label="Compared with">
-                    <select id="against" value={against ?? ''} onChange={choose}>
-                      {before === null && <option value={name}>itself</option>}
-                      {others.map(({ version, since }) => (
-                        <option key={version} value={version}>
-                          {version}
-                          {version === before
-                            ? ', the one before'
-                            : version === inForce
-                              ? ', in force'
-                              : `, ${since.slice(0, 16).replace('T', ' ')} UTC`}
-                        </option>
-                      ))}
-                    </select>
-                  </Field>
+                  {others.length > 0 && (
+                    <Field id="against" label="Compared with">
+                      <select id="against" value={against ?? ''} onChange={choose}>
+                        {before === null && against === name && <option value={name}>no version before it</option>}
+                        {others.map(({ version, since }) => (
+                          <option key={version} value={version}>
+                            {version}
+                            {version === before
+                              ? ', the one before'
+                              : version === inForce
+                                ? ', in force'
+                                : `, ${since.slice(0, 16).replace('T', ' ')} UTC`}
+                          </option>
+                        ))}
+                      </select>
+                    </Field>
+                  )}
                   {patch === '' ? (
                     <Empty
                       title={before === null ? 'It is the first version that is kept.' : 'The two are the same.'}
@@ -189,11 +230,12 @@ function Restore({ of: shown }: { of: ShownPlansVersion }) {
         To restore it: <code>tollgate plans rollback {version}</code>
       </span>
     );
-  const act = async () => {
+  const act = async (form: FormData) => {
     try {
+      const body = { reason: reasonIn(form) || null };
       const headers = { 'If-Match': file.etag ?? '*' };
       const line = `/admin/plans/history/${encodeURIComponent(version)}/restore`;
-      const { data } = await request<PlansWritten>('POST', line, { headers });
+      const { data } = await request<PlansWritten>('POST', line, { headers, body });
       navigate('/plans');
       return `plans.yaml is version ${data.version} again. ${data.inForce ? 'It is in force.' : `It is not in force yet: ${data.whyNotInForce}`}`;
     } catch (failure) {
@@ -223,13 +265,14 @@ function RestoreDialog({
   onClose,
 }: {
   of: ShownPlansVersion;
-  act: () => Promise<string>;
+  act: (form: FormData) => Promise<string>;
   onClose: () => void;
 }) {
   const [known, keep] = useState<Compared | null>(null);
   return (
     <ChangeDialog title={`Restore plans ${version}`} action="Restore" act={act} onClose={onClose}>
       <p>plans.yaml of this gateway is replaced, and comes into force for all callers. Your copy in Git stays.</p>
+      <ReasonField hint="Why, such as a ticket: for operators, in the history and the record of changes." />
       <WithComparison text={text} against="" known={known} keep={keep}>
         {({ patch, faults, refused, affected }: Compared) => (
           <>
