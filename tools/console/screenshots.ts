@@ -42,7 +42,7 @@ function screensOf({ keys, customer, refusedRequestId }: Stand): readonly Screen
       path: `/customers/${customer.id}`,
       isReady: (page) => page.getByRole('meter').first().waitFor(),
     },
-    { name: 'plans', path: '/plans', isReady: (page) => page.getByText('own limit of each key').first().waitFor() },
+    { name: 'plans', path: '/plans', isReady: (page) => page.getByText('each key’s own').first().waitFor() },
     {
       name: 'plans-edit',
       path: '/plans/edit',

@@ -126,8 +126,13 @@ const ONCE_MS = 20_000;
  * Reads `path`, and again when it changes. What fails for the moment is read a second time before the screen says so.
  * @param path null: nothing is read
  * @param everyMs how often it is read again while the page is in use; null: only when `reload` is called
+ * @param read in place of a request of its own
  */
-export function useResource<T>(path: string | null, everyMs: number | null = null): Resource<T> {
+export function useResource<T>(
+  path: string | null,
+  everyMs: number | null = null,
+  read?: () => Promise<Reply<T>>,
+): Resource<T> {
   const [state, setState] = useState<Pick<Resource<T>, 'reading' | 'etag' | 'error'> & { path: string | null }>({
     ...NOTHING,
     path: null,
@@ -142,7 +147,7 @@ export function useResource<T>(path: string | null, everyMs: number | null = nul
     const { signal } = controller;
     setLoading(true);
     try {
-      const { data, etag } = await twice(() => request<T>('GET', path, { signal }));
+      const { data, etag } = await twice(read ?? (() => request<T>('GET', path, { signal })));
       const reading = { state: 'known', value: data, at: Date.now(), everyMs: everyMs ?? ONCE_MS } as const;
       if (!signal.aborted) setState({ path, reading, etag, error: null });
     } catch (error) {

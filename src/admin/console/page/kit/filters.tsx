@@ -2,9 +2,8 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { navigate, usePlace } from '../place.ts';
 import { ifKnown } from '../reading.ts';
-import { useResource } from '../requests.ts';
-import type { InForce } from '../types.ts';
 import { Field, faultOf } from './dialog.tsx';
+import { usePlansInForce } from './plans-in-force.ts';
 
 /**
  * A form whose fields are in the address, by their names. They are applied when one changes and when the form is
@@ -91,7 +90,7 @@ export function Choice({
 
 /** A choice among the plans in force. */
 export function PlanChoice({ id, onChange }: { id: string; onChange?: (value: string) => void }) {
-  const plans = ifKnown(useResource<InForce>('/admin/plans').reading)?.plans;
+  const plans = ifKnown(usePlansInForce().reading)?.plans;
   const options = (plans ?? []).map(({ name }) => [name, name] as const);
   return <Choice id={id} name="plan" label="Plan" any="all" options={options} onChange={onChange} />;
 }

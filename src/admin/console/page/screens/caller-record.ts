@@ -1,10 +1,11 @@
 import { isCustomer, pathOf } from '../kit/callers.tsx';
+import { usePlansInForce } from '../kit/plans-in-force.ts';
 import { useUse } from '../kit/use.tsx';
 import { useUsage } from '../limits.tsx';
 import { usePlace } from '../place.ts';
 import { ifKnown } from '../reading.ts';
 import { isPassing, useResource } from '../requests.ts';
-import type { ChangePage, DeprecatedRoutes, InForce, RefusalsOfCaller } from '../types.ts';
+import type { ChangePage, DeprecatedRoutes, RefusalsOfCaller } from '../types.ts';
 
 /** How often counts, refusals and what changes slowly are read again, in milliseconds. */
 export const COUNTS_MS = 5_000;
@@ -20,7 +21,7 @@ export function useCallerRecord<T>(id: string) {
   const record = useResource<T>(id.startsWith('jwt_') ? null : path, COUNTS_MS);
   const isGone = record.error?.status === 404;
   const unlessGone = (ms: number) => (isGone ? null : ms);
-  const plans = useResource<InForce>('/admin/plans');
+  const plans = usePlansInForce();
   const usage = useUsage(id, usePlace().query.get('plan'), unlessGone(COUNTS_MS));
   const use = useUse(path, ifKnown(usage.reading), unlessGone(REST_MS));
   const recent = useResource<RefusalsOfCaller>(

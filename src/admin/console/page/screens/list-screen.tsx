@@ -2,13 +2,13 @@ import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Choice, PlanChoice } from '../kit/filters.tsx';
 import { Page } from '../kit/page.tsx';
+import { usePlansInForce } from '../kit/plans-in-force.ts';
 import { SearchResults } from '../kit/search.tsx';
 import { isSecretLike, pathWith, TextFilter } from '../kit/text-filter.tsx';
 import { navigate, usePlace } from '../place.ts';
 import { ifKnown } from '../reading.ts';
-import { useResource } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
-import type { InForce, Plan, SearchPage } from '../types.ts';
+import type { Plan, SearchPage } from '../types.ts';
 
 /** A filter of a list, by the name that it has in the address and in the operation. */
 export interface ListFilter {
@@ -81,7 +81,7 @@ export function ListScreen<T, P extends SearchPage>({
   const title = `${noun.charAt(0).toUpperCase()}${noun.slice(1)}s`;
   const { query } = usePlace();
   const mayCreate = useMay('admin');
-  const plans = ifKnown(useResource<InForce>('/admin/plans').reading)?.plans ?? null;
+  const plans = ifKnown(usePlansInForce().reading)?.plans ?? null;
   const [isCreating, setCreating] = useState(false);
   const isAsked = query.has('create');
   const textOf = (name: string) => query.get(name) ?? '';

@@ -3,15 +3,16 @@ import { type Column, Table } from '../kit/data-table.tsx';
 import { countText, lengthText, plural } from '../kit/format.tsx';
 import { WINDOWS } from '../kit/limit-windows.tsx';
 import { Badge, Page, Section } from '../kit/page.tsx';
+import { usePlansInForce } from '../kit/plans-in-force.ts';
 import { Shown } from '../kit/states.tsx';
-import { hrefOf } from '../place.ts';
+import { TextFilter } from '../kit/text-filter.tsx';
+import { changeQuery, hrefOf, usePlace } from '../place.ts';
 import { hasUnsavedDraft } from '../plans-kept.ts';
-import { useResource } from '../requests.ts';
 import type { InForce, Plan } from '../types.ts';
 
 /** The plans in force. */
 export function Plans() {
-  const plans = useResource<InForce>('/admin/plans');
+  const plans = usePlansInForce();
   const isUnsaved = hasUnsavedDraft();
   const edit = (
     <>
@@ -36,6 +37,8 @@ export function Plans() {
 }
 
 function PlanList({ plans, versions, failedAuthentication }: InForce) {
+  const asked = usePlace().query.get('q') ?? '';
+  const found = plans.filter(({ name }) => name.toLowerCase().includes(asked.toLowerCase()));
   const names = [...new Set(plans.flatMap(({ windows }) => windows.map(({ window }) => window)))];
   names.sort((a, b) => WINDOWS.indexOf(a) - WINDOWS.indexOf(b));
   // Most plans have the rule of all, which is shown once, below them.
@@ -46,6 +49,7 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
     {
       title: 'Plan',
       isName: true,
+      sort: ({ name }) => name,
       cell: ({ name, enforce }) => (
         <>
           <strong class="clamp">
@@ -66,14 +70,17 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
       ? [
           {
             title: 'Limits',
+            isNumber: true,
             cell: ({ windows }: Plan) => windows.map((one) => <WindowCell {...one} isNamed={true} />),
           },
         ]
       : names.map((name) => ({
           title: `Each ${name}`,
+          isNumber: true,
+          sort: (plan: Plan) => limitOf(plan, name),
           cell: ({ windows }: Plan) => {
             const own = windows.filter(({ window }) => window === name);
-            return own.length === 0 ? <span class="muted">none</span> : own.map((one) => <WindowCell {...one} />);
+            return own.length === 0 ? <span class="muted">–</span> : own.map((one) => <WindowCell {...one} />);
           },
         }))),
     ...(byBans.length > 1
@@ -105,8 +112,13 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
     ],
   ];
   return (
-    <Section title="In force" note={plural(plans.length, 'plan')}>
-      <Table caption="The plans in force" rows={plans} keyOf={({ name }: Plan) => name} columns={columns} />
+    <Section title="In force" note={`${plural(plans.length, 'plan')}. Windows are fixed where nothing else is said.`}>
+      {plans.length > MAX_UNSEARCHED && (
+        <search class="filters" aria-label="Plans">
+          <TextFilter name="q" label="Search" value={asked} set={(_, q) => changeQuery({ q })} onSecret={() => {}} />
+        </search>
+      )}
+      <Table caption="The plans in force" rows={found} keyOf={({ name }: Plan) => name} columns={columns} />
       <dl class="facts">
         {facts.map(([title, text]) => (
           <>
@@ -119,18 +131,27 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
   );
 }
 
+/** More plans have a search. */
+const MAX_UNSEARCHED = 10;
+
+/** What the plans are sorted by in the column of a window. */
+function limitOf({ windows }: Plan, name: string): number {
+  const limit = windows.find(({ window, shadow }) => window === name && !shadow)?.limit;
+  return typeof limit === 'number' ? limit : Number.POSITIVE_INFINITY;
+}
+
 /** With more windows, each plan lists its own instead. */
 const MAX_COLUMNS = 4;
 
 function WindowCell({ window, limit, form, shadow, isNamed = false }: Plan['windows'][number] & { isNamed?: boolean }) {
-  const value = limit === 'custom' ? 'own limit of each key' : countText(limit);
+  const value = limit === 'custom' ? 'each key’s own' : countText(limit);
   return (
     <div class="plan-window">
       <span>
         {isNamed && `Each ${window}: `}
         {value}
       </span>
-      {limit !== 'unlimited' && (
+      {limit !== 'unlimited' && form !== 'fixed' && (
         <>
           {' '}
           <span class="muted">{form}</span>
