@@ -5,7 +5,7 @@ import { byReadability } from '../../model/record.ts';
 import { count, time } from '../../model/values.ts';
 import { shownActor } from '../audit-trail.ts';
 import { bounded, versionState } from '../load-record.ts';
-import { checked, compared, simulated } from '../plans/draft-report.ts';
+import { checked, compared, draftEdits, edited, simulated } from '../plans/draft-report.ts';
 import type { Outcome } from '../plans/drafts.ts';
 import { KEPT_VERSIONS } from '../plans/plans-history-store.ts';
 import { readHistory, shownVersion, versionNamed, versionReport } from '../plans/versions.ts';
@@ -103,6 +103,20 @@ export const checkPlans = defineOperation({
   input: draft,
   output: checked,
   run: async ({ drafts }, _, { body }) => ({ output: resultOf(await drafts.check(body as Uint8Array)) }),
+});
+
+export const editPlans = defineOperation({
+  name: 'editPlans',
+  line: 'POST /plans/edit',
+  role: 'viewer',
+  sentence: 'Changes values in the text of a draft of plans.yaml, and keeps its comments, its order and its layout.',
+  description:
+    'Writes no file. A new value may be a fault: `POST /plans/check` finds it. The bounds are those of `POST /plans/check`.',
+  on: 'plans',
+  maxBytes: DRAFT_BYTES,
+  input: draftEdits,
+  output: edited,
+  run: async ({ drafts }, _, { body }) => ({ output: resultOf(await drafts.edit(body as Uint8Array)) }),
 });
 
 export const diffPlans = defineOperation({

@@ -174,9 +174,50 @@ export const simulated = checked
   })
   .meta({ id: 'Simulation' });
 
+/** What may be changed in one step. */
+const MAX_EDITS = 50;
+
+const RULE = `must be a list of up to ${MAX_EDITS} changes, each with path and value`;
+
+const edit = z.strictObject({
+  path: z
+    .array(z.string())
+    .min(1)
+    .describe('Names that lead to the value, such as `plans`, `pro`, `limits`, `minute`.'),
+  value: z
+    .union([z.string(), z.number(), z.boolean(), z.array(z.string()), z.null()])
+    .describe('Null removes it, and with it the mapping that would be empty.'),
+});
+
+/** Changes in the text of a draft. */
+export const draftEdits = z
+  .strictObject({
+    text: z.string().describe('The text of plans.yaml.'),
+    edits: z.array(edit, RULE).max(MAX_EDITS, RULE),
+    plan: z
+      .string()
+      .nullable()
+      .optional()
+      .describe('The plan to return as it is written then; the first one if it is left out.'),
+  })
+  .meta({ id: 'DraftEdits' });
+
+export const edited = z
+  .strictObject({
+    text: z.string(),
+    isReadable: z.boolean().describe('False: the text is not YAML, or has faults in it, and is as it was.'),
+    plans: z.array(z.string()).describe('The names of the plans in it, in its order.'),
+    plan: z
+      .looseObject({})
+      .nullable()
+      .describe('The plan as it is written, which may have faults; null if the text lacks it.'),
+  })
+  .meta({ id: 'EditedDraft' });
+
 /** What a task of a draft leads to. */
 export interface Results {
   readonly check: Checked;
+  readonly edit: DeepReadonly<z.output<typeof edited>>;
   readonly diff: DeepReadonly<z.output<typeof compared>>;
   readonly simulate: DeepReadonly<z.output<typeof simulated>>;
   readonly sound: Checked & {

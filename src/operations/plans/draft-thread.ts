@@ -2,12 +2,15 @@ import { type MessagePort, parentPort } from 'node:worker_threads';
 import { type Fault, inOrder, printFault } from '../../config/fault.ts';
 import { parsePlans } from '../../config/plans-schema.ts';
 import { faultOfText } from '../../config/read-file.ts';
+import { field, isMapping } from '../../config/yaml.ts';
+import { editedYaml } from '../../config/yaml-edit.ts';
+import { readTree } from '../../config/yaml-tree.ts';
 import type { Plan, Plans } from '../../model/plan.ts';
 import type { RecentRecord, RecentRequest } from '../../simulate/recent-record.ts';
 import { visible } from '../operation-values.ts';
 import { type CountedUsers, faultsOfLostPlans } from '../plans-in-use.ts';
 import { affectedBy, type ReachedPlan, type Reaches, reachesOf } from './affected.ts';
-import type { Checked, Results } from './draft-report.ts';
+import { type Checked, draftEdits, type Results } from './draft-report.ts';
 import { changesBetween, changeText } from './plan-changes.ts';
 import { patchOf } from './plans-patch.ts';
 import { groupsOfRecorded } from './recorded-groups.ts';
@@ -19,6 +22,7 @@ import { lostPlansOf, type PlacedPlans, type PricedRoute, warningsAgainst, warni
 /** What a thread does with a draft of plans.yaml. `body` is the JSON body of the request, which is not read yet. */
 export type Task = { readonly body: Uint8Array; readonly file: string } & (
   | { readonly kind: 'check'; readonly users: Users }
+  | { readonly kind: 'edit' }
   | {
       readonly kind: 'diff';
       readonly users: Users;
@@ -76,7 +80,13 @@ type RecordCoverage = Exclude<Awaited<ReturnType<RecentRecord['read']>>, null>;
 /** Faults, and warnings, in one response. A page shows no more, and a draft may have a hundred thousand. */
 const MAX_SHOWN = 1_000;
 /** What the body of a task may have. */
-const MEMBERS = { check: ['text'], sound: ['text'], diff: ['text', 'from'], simulate: ['text', 'record', 'log'] };
+const MEMBERS = {
+  edit: ['text', 'edits', 'plan'],
+  check: ['text'],
+  sound: ['text', 'reason'],
+  diff: ['text', 'from'],
+  simulate: ['text', 'record', 'log'],
+};
 /** Size limit of the lines of a log, in bytes. */
 const MAX_LOG_BYTES = 16 * 1024 * 1024;
 
@@ -107,6 +117,7 @@ class DraftThread {
     if ('code' in body) return body;
     const { text } = body.members;
     if (typeof text !== 'string') return invalid('text', text, 'must be text');
+    if (task.kind === 'edit') return edit(body.members, task.file);
     const draft = readDraft(text, task.file);
     if (task.kind === 'sound') {
       const { reason = null } = body.members;
@@ -235,6 +246,24 @@ function bodyOf(bytes: Uint8Array, names: readonly string[]): { readonly members
 function invalid(name: string, value: unknown, rule: string): RefusedDraft {
   const message = value === undefined ? `${name} is missing: it ${rule}.` : `${name} ${rule}.`;
   return { code: 'invalid_request', message };
+}
+
+/** Changes the text, if it is YAML. The thread ends one that takes too long. */
+function edit(members: Body, file: string): Results['edit'] | RefusedDraft {
+  const given = draftEdits.safeParse(members);
+  if (!given.success) {
+    const { path, message } = given.error.issues[0]!;
+    return { code: 'invalid_request', message: `${path.join('.')}: ${message}.` };
+  }
+  const { text, edits, plan } = given.data;
+  const [, mark = '', yaml = ''] = /^(\uFEFF?)(.*)$/s.exec(text) ?? [];
+  const isSound = (one: string) => faultOfText(one, file) === null && readTree(one).faults.length === 0;
+  if (!isSound(yaml)) return { text, isReadable: false, plans: [], plan: null };
+  const after = editedYaml(yaml, edits);
+  const all = field(readTree(after).tree?.value, 'plans');
+  const plans = isMapping(all) ? Object.keys(all) : [];
+  const asked = field(all, plan ?? plans[0] ?? '');
+  return { text: mark + after, isReadable: true, plans, plan: isMapping(asked) ? asked : null };
 }
 
 type Draft =

@@ -80,6 +80,11 @@ export class PlanDrafts {
     return this.#check({ kind: 'check', body, file: this.#options.file.name, users: this.#users() }, null);
   }
 
+  /** Changes the text of a draft. @param body `{text, edits, plan}` as JSON */
+  edit(body: Uint8Array): Promise<Outcome<Results['edit']>> {
+    return this.#check({ kind: 'edit', body, file: this.#options.file.name }, null);
+  }
+
   /**
    * Finds the faults of a draft that is to be written, and returns its text.
    * @param body `{text, reason}` as JSON

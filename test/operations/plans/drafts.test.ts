@@ -124,6 +124,39 @@ describe('the recent record', () => {
   });
 });
 
+describe('a change in the text of a draft', () => {
+  const edit = async (text: string, edits: readonly object[], plan?: string) =>
+    (await draftsWith()).edit(body({ text, edits, plan }));
+
+  test('returns the text with its comments, the names of the plans, and a plan as it is written', async () => {
+    const text = `\uFEFF# Ours.\n${TEXT}`;
+    const after = text.replace('minute: 9', 'minute: 12');
+    expect(await edit(text, [{ path: ['plans', 'pro', 'limits', 'minute'], value: 12 }], 'pro')).toEqual({
+      result: { text: after, isReadable: true, plans: ['free', 'pro'], plan: { limits: { minute: 12 }, bans: 'off' } },
+    });
+    expect(await edit(TEXT, [])).toMatchObject({ result: { text: TEXT, plan: { limits: { minute: 3 } } } });
+    expect(await edit(TEXT, [], 'gold')).toMatchObject({ result: { plan: null } });
+  });
+
+  test('a value that is a fault is written as it is; a text that is no YAML stays, and so does one with aliases', async () => {
+    const wrong = await edit(TEXT, [{ path: ['plans', 'free', 'limits', 'minute'], value: 'many' }]);
+    expect(wrong).toMatchObject({ result: { isReadable: true, plan: { limits: { minute: 'many' } } } });
+    for (const text of ['plans: [', 'plans: { a: &a 1, b: *a }', '']) {
+      const left = await edit(text, [{ path: ['plans'], value: 1 }]);
+      expect(left).toEqual({ result: { text, isReadable: false, plans: [], plan: null } });
+    }
+  });
+
+  test.each([
+    [[{ path: [], value: 1 }], /^edits\.0\.path: /],
+    [[{ path: ['a'] }], /^edits\.0\.value: /],
+    [Array(51).fill({ path: ['a'], value: 1 }), /^edits: must be a list of up to 50 changes/],
+  ])('what is no list of changes is refused in a sentence (%#)', async (edits, message) => {
+    const refused = { refusal: { code: 'invalid_request', message: expect.stringMatching(message) } };
+    expect(await edit(TEXT, edits)).toEqual(refused);
+  });
+});
+
 describe('bounds', () => {
   test('a check that takes too long is ended with a sentence, and the next one runs', async () => {
     const drafts = await draftsWith({ bounds: { checkMs: 1 } });

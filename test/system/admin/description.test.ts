@@ -183,6 +183,12 @@ describe('the API held to its description', () => {
       ['GET', '/admin/plans'],
       ['POST', '/admin/plans/check', { text: 'plans: 1' }],
       ['POST', '/admin/plans/check', { text: PLANS.replace('day: 1000', 'day: 1') }],
+      [
+        'POST',
+        '/admin/plans/edit',
+        { text: PLANS, edits: [{ path: ['plans', 'free', 'bans'], value: 'off' }], plan: 'free' },
+      ],
+      ['POST', '/admin/plans/edit', { text: 'plans: [', edits: [] }],
       ['POST', '/admin/plans/diff', { text: 'plans: 1' }],
       ['POST', '/admin/plans/diff', { text: PLANS.replace(/^ {2}small.*\n/m, '') }],
       ['POST', '/admin/plans/simulate', { text: 'plans: 1', record: 'recent' }],

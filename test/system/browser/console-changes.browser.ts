@@ -663,7 +663,12 @@ test('a draft of plans shows a fault at its line, what differs, whom it touches 
   expect(
     await text.evaluate((area: HTMLTextAreaElement) => area.value.slice(0, area.selectionStart).split('\n').length),
   ).toBe(3);
-  await text.fill(before.replace('minute: 60', 'minute: 5'));
+  await text.fill(before);
+  const form = page.getByRole('complementary', { name: 'Form' });
+  // The form changes the text, and nothing else of it.
+  await form.getByLabel('a minute').first().fill('5');
+  await page.keyboard.press('Tab');
+  await eventually(async () => expect(await text.inputValue()).toBe(before.replace('minute: 60', 'minute: 5')));
   await page.getByText('No faults').waitFor();
   await page.getByRole('button', { name: 'Compare' }).click();
   const change = page

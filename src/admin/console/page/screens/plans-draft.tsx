@@ -16,6 +16,7 @@ import { useMay } from '../signed-in.tsx';
 import type { Checked, Compared, PlanChange, PlansFile, PlansWritten, Simulated, SimulationInput } from '../types.ts';
 import { Affected } from './plans-affected.tsx';
 import { RETRY_MS, WithComparison } from './plans-comparison.tsx';
+import { PlanForm } from './plans-form.tsx';
 import { type SimulatedRequests, SimulateForm, SimulationReport } from './plans-simulate.tsx';
 
 // The steps of a draft of plans.yaml: edit, compare, simulate, apply.
@@ -245,14 +246,19 @@ function Edit({ draft, change }: StepProps) {
         </>
       }
     >
-      <Editor
-        id="plans-text"
-        label="Text of plans.yaml"
-        value={text}
-        marks={marks}
-        onText={(text: string) => change({ text })}
-        handle={editor}
-      />
+      <div class="with-aside">
+        <div>
+          <Editor
+            id="plans-text"
+            label="Text of plans.yaml"
+            value={text}
+            marks={marks}
+            onText={(text: string) => change({ text })}
+            handle={editor}
+          />
+        </div>
+        <PlanForm text={text} onText={(text: string) => change({ text })} />
+      </div>
       <p class="muted after">
         The gateways do not change until {mayApply ? 'you apply' : 'an admin applies'} the draft.
       </p>
