@@ -27,8 +27,8 @@ export const plansDiff: Command = {
     json: {
       type: 'boolean',
       about:
-        'Prints one JSON object: old, new, changes with plan, what, change, from, to, keys, customers, breaks; with --against also ' +
-        'affected with plan, keys, customers, callers, and unreadable: the ids of keys and customers whose records cannot be read.',
+        'Prints one JSON object: old, new, changes with plan, what, change, from, to, keys, keysOfCustomers, customers, breaks; with ' +
+        '--against also affected with plan, keys (without a customer), customers, keysOfCustomers, callers, and unreadable: the ids of keys and customers whose records cannot be read.',
     },
   },
   async run({ options, positionals }, terminal) {

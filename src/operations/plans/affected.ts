@@ -79,7 +79,11 @@ export class ReachedCallers {
 export function affectedBy(
   reached: ReadonlyMap<string, ReachedPlan>,
   reaches: Reaches,
-  { before, after }: { readonly before: Plans; readonly after: Plans },
+  {
+    before,
+    after,
+    changes,
+  }: { readonly before: Plans; readonly after: Plans; readonly changes: readonly PlansChange[] },
 ): readonly AffectedPlan[] {
   return [...reaches.keys()].flatMap((plan) => {
     const ofPlan = reached.get(plan);
@@ -91,7 +95,8 @@ export function affectedBy(
       breaks: isBroken(now, own),
       limits: changedLimits(old, now, own),
     }));
-    return [{ plan, keys, customers, callers }];
+    const widest = changes.filter((one) => one.plan === plan).map(({ keysOfCustomers }) => keysOfCustomers ?? 0);
+    return [{ plan, keys, customers, keysOfCustomers: Math.max(0, ...widest), callers }];
   });
 }
 

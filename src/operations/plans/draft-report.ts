@@ -36,6 +36,10 @@ const plansChange = z.strictObject({
   from: z.union([z.number(), z.string()]).nullable(),
   to: z.union([z.number(), z.string()]).nullable(),
   keys: z.int().nullable().describe('Live keys that the change affects; null if they could not be counted.'),
+  keysOfCustomers: z
+    .int()
+    .nullable()
+    .describe('How many of `keys` belong to customers; null if they could not be counted.'),
   customers: z.int().nullable().describe('Live customers that the change affects; null if they could not be counted.'),
   breaks: z.boolean().describe('The gateway could no longer serve these keys.'),
 });
@@ -46,6 +50,7 @@ const affectedPlan = z.strictObject({
   plan: z.string(),
   keys: count.describe('Live keys without a customer for which something changes.'),
   customers: count.describe('Live customers for which something changes, or for whose keys.'),
+  keysOfCustomers: count.describe('Live keys of customers that the widest change of the plan affects.'),
   callers: z
     .array(
       z.strictObject({

@@ -155,11 +155,12 @@ class DraftThread {
     const live = await this.#live(reaches);
     const { keysRead, isComplete, unreadable } = live;
     const byPlan = isComplete ? live.byPlan : null;
+    const changes = changesBetween(before, after, byPlan);
     const lost = byPlan === null ? [] : lostPlansOf(draft, byPlan);
     return {
       ...shown(draft, [...lost, ...warningsAgainst(draft, { ...task.users, live: byPlan })]),
-      changes: changesBetween(before, after, byPlan),
-      affected: isComplete ? affectedBy(live.reached, reaches, { before, after }) : null,
+      changes,
+      affected: isComplete ? affectedBy(live.reached, reaches, { before, after, changes }) : null,
       lost: lost.slice(0, MAX_SHOWN).map(withoutFile),
       refused: byPlan === null ? [] : faultsOfLostPlans({ before, after, file: task.file }, live),
       live: { keysRead, isComplete, unreadable },

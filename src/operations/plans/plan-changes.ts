@@ -60,6 +60,7 @@ function changesOfPlan(old: Plan, now: Plan, live: LiveKeys | null): readonly Pl
         ? {}
         : {
             keys: live.keys - live.own[window] - live.limitedByCustomer[window],
+            keysOfCustomers: live.ofCustomers - live.limitedByCustomer[window],
             customers: live.customers - live.customersOwn[window],
           }),
       breaks: one.to === 'custom',
@@ -95,7 +96,8 @@ function changesForCustomers(old: Plan, now: Plan, live: LiveKeys | null): reado
   const limits = WINDOWS.flatMap((window) => {
     const [from, to] = [old, now].map(({ eachKey }) => eachKey?.limits[window] ?? null);
     const own = live?.ownOfCustomers[window] ?? 0;
-    return affecting(change(name, `each-key.${window}`, from!, to!), live && { ...live, keys: live.ofCustomers - own });
+    const keys = (live?.ofCustomers ?? 0) - own;
+    return affecting(change(name, `each-key.${window}`, from!, to!), live && { ...live, keys, ofCustomers: keys });
   });
   return [...limits, ...affecting(whole, live && { ...live, keys: live.ofCustomers })];
 }
@@ -145,10 +147,10 @@ function changesOfNamed<T extends { readonly name: string }>(
 /** With how many live keys and customers the changes affect: all of the plan. */
 function affecting(
   changes: readonly PlansChange[],
-  users: Pick<LiveKeys, 'keys' | 'customers'> | null,
+  users: Pick<LiveKeys, 'keys' | 'ofCustomers' | 'customers'> | null,
 ): readonly PlansChange[] {
-  const { keys = null, customers = null } = users ?? {};
-  return changes.map((one) => ({ ...one, keys, customers }));
+  const { keys = null, ofCustomers: keysOfCustomers = null, customers = null } = users ?? {};
+  return changes.map((one) => ({ ...one, keys, keysOfCustomers, customers }));
 }
 
 const NO_LIMITS: LimitsPart = { limits: {} };
@@ -226,7 +228,8 @@ function changesOfBans(plan: string, old: BanRule | null, now: BanRule | null): 
 /** Empty if both values are the same, else the one difference. */
 function change(plan: string | null, what: string, from: Value, to: Value): readonly PlansChange[] {
   if (from === to) return [];
-  return [{ plan, what, change: kindOf(from, to), from, to, keys: null, customers: null, breaks: false }];
+  const uncounted = { keys: null, keysOfCustomers: null, customers: null };
+  return [{ plan, what, change: kindOf(from, to), from, to, ...uncounted, breaks: false }];
 }
 
 function kindOf(from: Value, to: Value): PlansChange['change'] {

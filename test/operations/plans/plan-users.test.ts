@@ -118,7 +118,7 @@ describe('the users of plans', () => {
         '`tollgate customers edit CUSTOMER_ID --plan PLAN`)',
     );
     const gone = changesBetween(before, after, live).find(({ what }) => what === 'plan')!;
-    expect(gone).toMatchObject({ plan: 'gone', keys: 0, customers: 1, breaks: true });
+    expect(gone).toMatchObject({ plan: 'gone', keys: 0, keysOfCustomers: 0, customers: 1, breaks: true });
   });
 });
 
@@ -127,8 +127,8 @@ describe('those whom a change of plans affects', () => {
     const [before, after] = [plansIn(oldText), plansIn(newText)];
     const reaches = reachesOf(changesBetween(before, after, null));
     const reached = new ReachedCallers(reaches);
-    await countLiveKeys(stores, NOW_MS, { onPage: () => true, onUser: reached.add.bind(reached) });
-    return affectedBy(reached.byPlan, reaches, { before, after });
+    const { byPlan } = await countLiveKeys(stores, NOW_MS, { onPage: () => true, onUser: reached.add.bind(reached) });
+    return affectedBy(reached.byPlan, reaches, { before, after, changes: changesBetween(before, after, byPlan) });
   };
   const SHOP = { id: 'key_shop', name: 'Shop', owner: 'Jo', plan: 'a' };
   const stores = storesWith(
@@ -166,6 +166,7 @@ describe('those whom a change of plans affects', () => {
       },
       { id: 'key_own', name, owner, breaks: false, limits: [{ window: 'day', from: null, to: 9 }] },
     ]);
+    expect(affected[0]!.keysOfCustomers).toBe(1);
     const lowered = await affectedOf(stores, plans('limits: { minute: 60 }'), plans('limits: { minute: 5 }'));
     expect(idsOf(lowered)).toEqual([['a', 1, 1, 'cus_1', 'key_shop']]);
   });
@@ -211,24 +212,24 @@ test('a difference names what changes for groups, each key, requests in flight a
     .filter(({ plan }) => plan === 'team')
     .map(({ plan: _, breaks: __, ...rest }) => Object.values(rest));
   expect(rows).toEqual([
-    ['limits.minute', 'lowered', 600, 500, 3, 1],
-    ['groups.old', 'removed', 'day 1 on /old', null, 5, 2],
-    ['groups.search.routes', 'removed', '/a', null, 5, 2],
-    ['groups.search.routes', 'added', null, 'POST /c', 5, 2],
-    ['groups.search.limits.minute', 'raised', 10, 20, 5, 2],
-    ['groups.search.limits.hour', 'removed', 60, null, 5, 2],
-    ['groups.search.limits.day', 'added', null, 90, 5, 2],
-    ['groups.search.limits.minute.window', 'changed', 'fixed', 'sliding', 5, 2],
-    ['groups.search.limits.minute.slices', 'added', null, 12, 5, 2],
-    ['groups.search.instead', 'changed', 'false', 'true', 5, 2],
-    ['groups.reports', 'added', null, 'day 5 on /v1/reports/**', 5, 2],
-    ['in-flight', 'added', null, 20, 5, 2],
-    ['each-key.minute', 'lowered', 300, 200, 2, 2],
-    ['each-key.day', 'added', null, 900, 3, 2],
-    ['bans.of', 'changed', 'key', 'customer', 3, 2],
-    ['each-key.minute.window', 'changed', 'fixed', 'sliding', 3, 2],
-    ['each-key.minute.slices', 'added', null, 12, 3, 2],
-    ['each-key.in-flight', 'removed', 5, null, 3, 2],
+    ['limits.minute', 'lowered', 600, 500, 3, 2, 1],
+    ['groups.old', 'removed', 'day 1 on /old', null, 5, 3, 2],
+    ['groups.search.routes', 'removed', '/a', null, 5, 3, 2],
+    ['groups.search.routes', 'added', null, 'POST /c', 5, 3, 2],
+    ['groups.search.limits.minute', 'raised', 10, 20, 5, 3, 2],
+    ['groups.search.limits.hour', 'removed', 60, null, 5, 3, 2],
+    ['groups.search.limits.day', 'added', null, 90, 5, 3, 2],
+    ['groups.search.limits.minute.window', 'changed', 'fixed', 'sliding', 5, 3, 2],
+    ['groups.search.limits.minute.slices', 'added', null, 12, 5, 3, 2],
+    ['groups.search.instead', 'changed', 'false', 'true', 5, 3, 2],
+    ['groups.reports', 'added', null, 'day 5 on /v1/reports/**', 5, 3, 2],
+    ['in-flight', 'added', null, 20, 5, 3, 2],
+    ['each-key.minute', 'lowered', 300, 200, 2, 2, 2],
+    ['each-key.day', 'added', null, 900, 3, 3, 2],
+    ['bans.of', 'changed', 'key', 'customer', 3, 3, 2],
+    ['each-key.minute.window', 'changed', 'fixed', 'sliding', 3, 3, 2],
+    ['each-key.minute.slices', 'added', null, 12, 3, 3, 2],
+    ['each-key.in-flight', 'removed', 5, null, 3, 3, 2],
   ]);
   expect(changes.map(changeText)).toContain('team groups.reports day 5 on /v1/reports/** added');
   expect(changes.map(changeText)).toContain('team groups.search.limits.minute 10 → 20');

@@ -96,8 +96,28 @@ describe('drafts of plans.yaml', () => {
     const { status, body } = await diff(draft);
     expect([status, body.faults]).toEqual([200, []]);
     expect(body.changes).toEqual([
-      { plan: 'small', what: 'limits.minute', change: 'raised', from: 3, to: 5, keys: 1, customers: 0, breaks: false },
-      { plan: 'gentle', what: 'plan', change: 'removed', from: null, to: null, keys: 1, customers: 0, breaks: true },
+      {
+        plan: 'small',
+        what: 'limits.minute',
+        change: 'raised',
+        from: 3,
+        to: 5,
+        keys: 1,
+        keysOfCustomers: 0,
+        customers: 0,
+        breaks: false,
+      },
+      {
+        plan: 'gentle',
+        what: 'plan',
+        change: 'removed',
+        from: null,
+        to: null,
+        keys: 1,
+        keysOfCustomers: 0,
+        customers: 0,
+        breaks: true,
+      },
     ]);
     expect(body.refused).toEqual([expect.stringMatching(/^plans\.yaml: plans: lacks `gentle`, which 1 live key uses/)]);
     expect(body.live).toEqual({ keysRead: expect.any(Number), isComplete: true, unreadable: [] });

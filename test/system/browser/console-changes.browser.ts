@@ -676,7 +676,7 @@ test('a draft of plans shows a fault at its line, what differs, whom it touches 
     .getByRole('row')
     .nth(1);
   expect((await change.innerText()).replaceAll(/\s+/g, ' ')).toMatch(
-    /^free Limit each minute limits\.minute ↓ Lowered 60 5 1\d$/,
+    /^free Limit each minute limits\.minute ↓ Lowered 60 5 1\d keys$/,
   );
   const affected = page.getByRole('region', { name: 'Who is affected' });
   await affected.getByRole('button', { name: 'Show them' }).click();

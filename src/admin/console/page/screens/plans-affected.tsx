@@ -1,7 +1,8 @@
 import { useState } from 'preact/hooks';
+import { callersText } from '../../../../model/caller-count.ts';
 import { CallerName } from '../kit/callers.tsx';
 import { Table } from '../kit/data-table.tsx';
-import { countText, plural } from '../kit/format.tsx';
+import { countText, Prose } from '../kit/format.tsx';
 import type { AffectedCaller, AffectedPlan } from '../types.ts';
 
 // The keys and customers for which a change of plans changes something.
@@ -19,12 +20,8 @@ export function Affected({ affected }: { affected: readonly AffectedPlan[] | nul
   );
 }
 
-function OfPlan({ plan, keys, customers, callers }: AffectedPlan) {
+function OfPlan({ plan, keys, customers, keysOfCustomers, callers }: AffectedPlan) {
   const [isOpen, setOpen] = useState(false);
-  const counts = [
-    ...(customers > 0 ? [plural(customers, 'customer')] : []),
-    ...(keys > 0 ? [plural(keys, 'active key')] : []),
-  ];
   const more = keys + customers - callers.length;
   return (
     <div class="panel stack">
@@ -32,7 +29,9 @@ function OfPlan({ plan, keys, customers, callers }: AffectedPlan) {
         <strong class="clamp">
           <bdi>{plan}</bdi>
         </strong>
-        <span class="muted">{counts.join(', ')}</span>
+        <span class="muted">
+          <Prose text={callersText({ customers, keysOfCustomers, ownKeys: keys })} />
+        </span>
         <button type="button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
           {isOpen ? 'Hide them' : 'Show them'}
         </button>

@@ -1,9 +1,10 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { callersText } from '../../../../model/caller-count.ts';
 import { Table } from '../kit/data-table.tsx';
 import { ChangeDialog, ReasonField, reasonIn } from '../kit/dialog.tsx';
 import { Editor, type EditorHandle } from '../kit/editor.tsx';
-import { countText, plural } from '../kit/format.tsx';
+import { countText, Prose, plural } from '../kit/format.tsx';
 import { Badge, Page, Section } from '../kit/page.tsx';
 import { PatchActions, PatchText } from '../kit/patch-view.tsx';
 import { Running, useRun } from '../kit/run.tsx';
@@ -473,10 +474,8 @@ function Comparison({ changes, affected, refused, live, warnings }: Compared) {
                 ),
               },
               {
-                title: 'Active keys',
-                isNumber: true,
-                cell: ({ plan, keys, customers }: PlanChange) =>
-                  plan === null ? '–' : keys === null ? 'unknown' : usersOf(keys, customers),
+                title: 'Whom it affects',
+                cell: (change: PlanChange) => (change.plan === null ? '–' : <Prose text={usersOf(change)} />),
               },
             ]}
           />
@@ -524,20 +523,18 @@ function Comparison({ changes, affected, refused, live, warnings }: Compared) {
 
 const MAX_WARNINGS = 20;
 
-/** How many keys a change affects, and how many customers. */
-function usersOf(keys: number, customers: number | null): string {
-  return customers ? `${countText(keys)}, and ${plural(customers, 'customer')}` : countText(keys);
+/** How many customers and active keys a change affects. */
+function usersOf({ keys, keysOfCustomers, customers }: PlanChange): string {
+  if (keys === null || keysOfCustomers === null || customers === null) return 'unknown';
+  return callersText({ customers, keysOfCustomers, ownKeys: keys - keysOfCustomers });
 }
 
-function brokenUsers(keys: number, customers: number | null): string {
-  return customers ? `${plural(keys, 'key')} and ${plural(customers, 'customer')}` : plural(keys, 'key');
-}
-
-function ChangeSign({ change, breaks, keys, customers, to }: PlanChange) {
+function ChangeSign(of: PlanChange) {
+  const { change, breaks, keys, customers, to } = of;
   if (breaks && (keys !== 0 || customers !== 0)) {
     return (
       <Badge kind="bad">
-        {to === null ? 'Removed' : 'Changed'}: {keys === null ? 'active keys of it' : brokenUsers(keys, customers)}{' '}
+        {to === null ? 'Removed' : 'Changed'}: {keys === null ? 'active keys of it' : <Prose text={usersOf(of)} />}{' '}
         could not be served any more
       </Badge>
     );
