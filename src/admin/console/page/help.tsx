@@ -88,7 +88,13 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
     return `${added.current}${lifted} of ${name ?? id} ${verb} lifted.${still}${settledText(status)}`;
   };
   return (
-    <ChangeDialog title={`Lift the ${what} of ${name ?? id}`} action={`Lift the ${what}`} act={act} onClose={onClose}>
+    <ChangeDialog
+      title={`Lift the ${what} of ${name ?? id}`}
+      isOneRequest={!isToppingUp}
+      action={`Lift the ${what}`}
+      act={act}
+      onClose={onClose}
+    >
       {banned > 0 && <p class="effect">{plural(banned, 'key')} banned now.</p>}
       {banned === 0 && usage.reading.state === 'known' && (
         <LiftEffect of={usage.reading.value} toppedUpWindow={toppedUpWindow} />
@@ -149,7 +155,7 @@ export function TopUpDialog({ of: helped, onClose, onChanged }: Changes) {
     return message;
   };
   return (
-    <ChangeDialog title={`Top up ${name ?? id}`} action="Top up" act={act} onClose={onClose}>
+    <ChangeDialog title={`Top up ${name ?? id}`} isOneRequest={true} action="Top up" act={act} onClose={onClose}>
       <p>{effectOf(id, 'topup')}</p>
       <Shown of={usage} what="the windows">
         {({ windows }: Usage) => (
@@ -370,7 +376,13 @@ export function ResetDialog({
     return `The usage of ${nameOf(of)} was reset: ${data.windows.map((window) => windowText(window)).join('; ')}.${ban}${settledText(status)}`;
   };
   return (
-    <ChangeDialog title={`Reset the usage of ${nameOf(of)}`} action="Reset usage" act={act} onClose={onClose}>
+    <ChangeDialog
+      title={`Reset the usage of ${nameOf(of)}`}
+      isOneRequest={true}
+      action="Reset usage"
+      act={act}
+      onClose={onClose}
+    >
       <p>{effectOf(of.id, 'reset')}</p>
       {usage !== null && <ResetEffect of={usage} />}
       <fieldset>

@@ -70,6 +70,7 @@ export function OperationDialog<T>({
       title={name}
       action={isFinal ? `${titleOf(verb)} for good` : titleOf(verb)}
       isDangerous={isFinal}
+      isOneRequest={true}
       act={act}
       onClose={onClose}
     >

@@ -1,4 +1,5 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { catchIfAsked } from './kit/curl.ts';
 import { heard } from './link.ts';
 import { INTERVALS, type Reading, UNKNOWN } from './reading.ts';
 
@@ -50,14 +51,16 @@ export function onChanged(listener: () => void): () => void {
 
 /** @throws ApiError; DOMException if `signal` is aborted */
 export async function request<T>(method: string, path: string, call: Call = {}): Promise<Reply<T>> {
-  const { body, headers = {}, signal } = call;
+  const { body, signal } = call;
+  const headers = { ...(method === 'GET' ? {} : JSON_TYPE), ...call.headers };
+  if (method !== 'GET') catchIfAsked({ method, path, headers, body });
   let response: Response;
   try {
     response = await fetch(path, {
       method,
       credentials: 'same-origin',
       cache: 'no-store',
-      headers: { Accept: 'application/json', ...(method === 'GET' ? {} : JSON_TYPE), ...headers },
+      headers: { Accept: 'application/json', ...headers },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       ...(signal === undefined ? {} : { signal }),
     });

@@ -5,6 +5,7 @@ import { ifKnown } from '../reading.ts';
 import { ApiError, useResource } from '../requests.ts';
 import type { GatewayList } from '../types.ts';
 import { CopyButton } from './copy.tsx';
+import { commandOf } from './curl.ts';
 
 // Changes are made in a dialog that names the object, and report afterwards what happened.
 
@@ -60,6 +61,8 @@ interface ChangeDialogProps {
   /** The text of the button: `Lift the ban`. */
   readonly action: string;
   readonly isDangerous?: boolean;
+  /** Whether `act` sends one request and nothing else, which can then be copied as a command. */
+  readonly isOneRequest?: boolean;
   /** Fields and sentences. */
   readonly children?: ComponentChildren;
   /**
@@ -78,6 +81,7 @@ export function ChangeDialog({
   title,
   action,
   isDangerous = false,
+  isOneRequest = false,
   children,
   act,
   onClose,
@@ -89,15 +93,30 @@ export function ChangeDialog({
   useEffect(() => {
     dialog.current?.showModal();
   }, []);
+  const [command, setCommand] = useState<string | null>(null);
+  /** Whether the form can be sent; otherwise it says why not. */
+  const isSound = (form: HTMLFormElement) => {
+    const wrong = invalidIn(form);
+    setError(wrong);
+    return wrong === null;
+  };
+  const showCommand = async (event: Event) => {
+    const form = (event.target as HTMLElement).closest('form')!;
+    if (!isSound(form)) return;
+    try {
+      const found = await commandOf(() => act(new FormData(form)));
+      setCommand(found);
+      if (found === null) setError('There is no change to send.');
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      setError(failure.message);
+    }
+  };
   const submit = async (event: Event) => {
     event.preventDefault();
     if (isRunning) return;
     const form = event.target as HTMLFormElement;
-    const wrong = invalidIn(form);
-    if (wrong !== null) {
-      setError(wrong);
-      return;
-    }
+    if (!isSound(form)) return;
     setRunning(true);
     setError(null);
     try {
@@ -119,6 +138,7 @@ export function ChangeDialog({
   const clear = (event: Event) => {
     const form = (event.target as HTMLInputElement).form;
     if (form === null) return;
+    setCommand(null);
     let isWrong = false;
     for (const field of form.elements as unknown as Iterable<HTMLInputElement>) {
       if (field.getAttribute('aria-invalid') !== 'true') continue;
@@ -147,11 +167,25 @@ export function ChangeDialog({
       <form noValidate onSubmit={submit} onInput={clear} onChange={clear}>
         <h2 id="dialog-title">{title}</h2>
         {children}
+        {command !== null && (
+          <div class="field">
+            <label for="as-curl">The same for a shell, with your token in TOLLGATE_TOKEN</label>
+            <textarea id="as-curl" class="code" readonly rows={5} spellcheck={false} value={command}></textarea>
+            <p>
+              <CopyButton of="as-curl" what="the command" />
+            </p>
+          </div>
+        )}
         <div class="dialog-actions">
           {error !== null && (
             <p class="problem-line" role="alert">
               {error}
             </p>
+          )}
+          {isOneRequest && (
+            <button type="button" class="quiet" onClick={showCommand}>
+              As curl
+            </button>
           )}
           <button type="button" onClick={close}>
             Cancel

@@ -38,6 +38,7 @@ export function RotateDialog(changing: Changing<Key>) {
     <ChangeDialog
       title={made === null ? `Rotate the secret of ${nameOf(key)}` : `${nameOf(key)} has a new secret`}
       action="Rotate"
+      isOneRequest={true}
       act={act}
       onClose={onClose}
       result={
@@ -110,7 +111,7 @@ export function MoveDialog({ plans, ...changing }: Changing<Key> & { plans: read
     return `${nameOf(key)} ${where}, on the plan ${data.plan}. Its counts start anew.${ban}${settledText(status)}`;
   };
   return (
-    <ChangeDialog title={`Move ${nameOf(key)}`} action="Move" act={act} onClose={onClose}>
+    <ChangeDialog title={`Move ${nameOf(key)}`} isOneRequest={true} action="Move" act={act} onClose={onClose}>
       <p>{effectOf(key.id, 'move')}</p>
       <CustomerField value={to} onInput={setTo} />
       {isLeaving && (

@@ -188,6 +188,7 @@ export function CreateDialog({
     <ChangeDialog
       title={made === null ? 'Create a key' : `The key ${made.name ?? made.id} is created`}
       action="Create key"
+      isOneRequest={true}
       act={act}
       onClose={close}
       result={made !== null && <SecretShown secret={made.key} />}
@@ -255,7 +256,7 @@ export function EditDialog({
     );
   };
   return (
-    <ChangeDialog title={`Edit ${nameOf(record)}`} action="Save" act={act} onClose={onClose}>
+    <ChangeDialog title={`Edit ${nameOf(record)}`} isOneRequest={true} action="Save" act={act} onClose={onClose}>
       <div class="dialog-body" ref={fields}>
         <RecordFields
           what={what}
@@ -287,7 +288,13 @@ export function CreateCustomerDialog({
     return null;
   };
   return (
-    <ChangeDialog title="Create a customer" action="Create customer" act={act} onClose={() => onClose(null)}>
+    <ChangeDialog
+      title="Create a customer"
+      isOneRequest={true}
+      action="Create customer"
+      act={act}
+      onClose={() => onClose(null)}
+    >
       <p>Its keys share the plan and the limits. Make them on its screen afterwards, or move keys to it.</p>
       <RecordFields what="customer" values={{}} plans={plans} />
     </ChangeDialog>
