@@ -505,7 +505,7 @@ test('an operator sees what a key used of a unit, which the address names, and t
   await bytes.click();
   await page.waitForURL(/[?]unit=bytes$/);
   await page.reload();
-  await page.getByRole('button', { name: 'bytes', pressed: true }).waitFor();
+  await page.getByRole('group', { name: 'Counted in' }).getByRole('button', { name: 'bytes', pressed: true }).waitFor();
   await page.getByText('Table: Usage by hour').click();
   await page.getByRole('columnheader', { name: 'bytes' }).first().waitFor();
   await page.getByRole('button', { name: 'Top up…' }).click();
