@@ -257,44 +257,44 @@ function Edit({ draft, change }: StepProps) {
             onText={(text: string) => change({ text })}
             handle={editor}
           />
+          <p class="muted after">
+            The gateways do not change until {mayApply ? 'you apply' : 'an admin applies'} the draft.
+          </p>
+          <div class="row spread after">
+            <p id="plans-text-state" role="status">
+              <CheckState checked={checked?.result ?? null} isChecked={isChecked} error={error} />
+            </p>
+            <button type="button" class="primary" onClick={() => navigate('/plans/compare')}>
+              Compare
+            </button>
+          </div>
+          {marks.length > 0 && (
+            <ul class="faults" aria-label="Faults and warnings">
+              {marks
+                .toSorted((a, b) => a.line - b.line || a.column - b.column)
+                .map((one) => (
+                  <li key={`${one.line} ${one.column} ${one.message}`}>
+                    <button type="button" class="quiet" onClick={() => editor.current?.jump(one)}>
+                      <Badge kind={one.kind === 'fault' ? 'bad' : 'warn'}>Line {one.line}</Badge>
+                      <span>
+                        <span class="hidden">{one.kind}: </span>
+                        {one.path !== '' && (
+                          <>
+                            <code>
+                              <bdi>{one.path}</bdi>
+                            </code>{' '}
+                          </>
+                        )}
+                        <bdi>{one.message}</bdi>
+                      </span>
+                    </button>
+                  </li>
+                ))}
+            </ul>
+          )}
         </div>
         <PlanForm text={text} onText={(text: string) => change({ text })} />
       </div>
-      <p class="muted after">
-        The gateways do not change until {mayApply ? 'you apply' : 'an admin applies'} the draft.
-      </p>
-      <div class="row spread after">
-        <p id="plans-text-state" role="status">
-          <CheckState checked={checked?.result ?? null} isChecked={isChecked} error={error} />
-        </p>
-        <button type="button" class="primary" onClick={() => navigate('/plans/compare')}>
-          Compare
-        </button>
-      </div>
-      {marks.length > 0 && (
-        <ul class="faults" aria-label="Faults and warnings">
-          {marks
-            .toSorted((a, b) => a.line - b.line || a.column - b.column)
-            .map((one) => (
-              <li key={`${one.line} ${one.column} ${one.message}`}>
-                <button type="button" class="quiet" onClick={() => editor.current?.jump(one)}>
-                  <Badge kind={one.kind === 'fault' ? 'bad' : 'warn'}>Line {one.line}</Badge>
-                  <span>
-                    <span class="hidden">{one.kind}: </span>
-                    {one.path !== '' && (
-                      <>
-                        <code>
-                          <bdi>{one.path}</bdi>
-                        </code>{' '}
-                      </>
-                    )}
-                    <bdi>{one.message}</bdi>
-                  </span>
-                </button>
-              </li>
-            ))}
-        </ul>
-      )}
     </Section>
   );
 }
