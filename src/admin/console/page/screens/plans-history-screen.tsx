@@ -69,7 +69,7 @@ function Versions() {
                   {
                     title: 'By',
                     cell: (one: PlansVersion) => (
-                      <span class="two-lines">
+                      <span class="lines">
                         <bdi>{byText(one)}</bdi>
                         <span class="muted">{FROM[one.from] ?? one.from}</span>
                       </span>
