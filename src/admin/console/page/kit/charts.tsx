@@ -64,7 +64,7 @@ export interface Cursor {
 }
 
 const HEIGHT = 190;
-const LEFT = 52;
+const LEFT = 60;
 const BOTTOM = 22;
 const TOP = 8;
 

@@ -37,7 +37,8 @@ export function percentText(part: number, whole: number): string {
 }
 
 export function latencyText(ms: number): string {
-  return ms >= 1_000 ? `${rate.format(ms / 1_000)}${NO_BREAK}s` : `${rate.format(ms)}${NO_BREAK}ms`;
+  if (ms >= 1_000) return `${rate.format(ms / 1_000)}${NO_BREAK}s`;
+  return `${rate.format(ms >= 100 ? Math.round(ms) : ms)}${NO_BREAK}ms`;
 }
 
 /** `1 key`, `2 keys`. */
