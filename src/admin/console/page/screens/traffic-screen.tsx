@@ -102,8 +102,7 @@ function OwnSpan({ from, to }: { from: string; to: string }) {
     const form = event.currentTarget as HTMLFormElement;
     const data = new FormData(form);
     const [first, last] = ['from', 'to'].map((name) => momentIn(String(data.get(name))));
-    if (!form.checkValidity() || !first)
-      setFault('Give the beginning, and the end unless it is the present, such as 2026-12-31 18:00.');
+    if (!form.checkValidity() || !first) setFault('Give a beginning such as 2026-12-31 18:00.');
     else changeQuery({ from: first.toISOString(), to: last?.toISOString() ?? '' });
   };
   return (
@@ -140,7 +139,7 @@ function Report({ by, step, period, before, isKept, dimension, changes }: Report
       <Empty title="Nothing is known of this time.">
         <p>
           {isKept
-            ? 'Gateways report each minute when it is over. This page reads again by itself.'
+            ? 'Gateways report a minute when it is over.'
             : 'usage.traffic is off in gateway.yaml, so gateways keep no traffic.'}
         </p>
       </Empty>
@@ -149,7 +148,7 @@ function Report({ by, step, period, before, isKept, dimension, changes }: Report
     <>
       {!isKept && (
         <div class="banner" role="status">
-          <p>Nothing is added at present: usage.traffic is off in gateway.yaml.</p>
+          <p>usage.traffic is off in gateway.yaml: nothing is added.</p>
         </div>
       )}
       <Totals period={period} compared={compared} />
@@ -182,8 +181,8 @@ function Report({ by, step, period, before, isKept, dimension, changes }: Report
           {SPAN.formatRange(millisecondsOf(period.from), millisecondsOf(period.to))} {ownZone()}
           {step === 'day' && ', by days of UTC'}.{' '}
           {unknown > 0 && `Not wholly known: ${unknown} of ${period.points.length} bars. `}
-          {changes === null && 'Changes of plans, settings and gateways are not known. '}
-          {lost > 0 && `${countText(lost)} requests were counted, and lost before the store was back. `}
+          {changes === null && 'Changes are unknown. '}
+          {lost > 0 && `${countText(lost)} requests were counted and lost. `}
         </p>
       </div>
       {changes !== null && changes.length > 0 && (
