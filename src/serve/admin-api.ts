@@ -89,7 +89,7 @@ export function adminApiOn(
     admin: async () => {
       const opened = await stores();
       const store = contextOf(opened, inForce);
-      const settings = { plans: store.plans, versions: () => inForce.versions };
+      const settings = { plans: store.plans, versions: () => inForce.versions, routes: () => inForce.settings.routes };
       return {
         store,
         settings,

@@ -77,8 +77,8 @@ export const plansShow: Command = {
 /** Shows the plans in force on the gateway that was asked, or else those that one with these settings would put in force, without a store. */
 async function withFiles(terminal: Terminal, work: (at: OperationsAt) => Promise<ExitCode>): Promise<ExitCode> {
   if (terminal.env.TOLLGATE_GATEWAY) return withOperations(terminal, work);
-  const { plans, versions } = await configurationFrom(terminal.env);
-  const contexts = { settings: { plans: () => plans, versions: () => versions } };
+  const { settings, plans, versions } = await configurationFrom(terminal.env);
+  const contexts = { settings: { plans: () => plans, versions: () => versions, routes: () => settings.routes } };
   return work({
     name: 'the files of settings',
     async perform(operation, input) {

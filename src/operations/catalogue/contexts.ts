@@ -30,8 +30,6 @@ export interface StoreContext extends OperatorStore, Stores {
   readonly deprecations: (days: number, page: AskedPage) => Promise<DeprecationPage>;
   /** Lists the deprecated routes that a consumer has called, for this many days back, today included. */
   readonly deprecatedCallsOf: (id: string, days: number) => Promise<readonly DeprecatedRouteCalls[]>;
-  /** The scopes that routes require, in the order of the alphabet. */
-  readonly scopes: () => readonly string[];
   /** Whether the gateway keeps the usage history. */
   readonly keepsHistory: () => boolean;
   /** Whether the gateway keeps traffic over time. */
@@ -62,7 +60,6 @@ export function storeContext({ plansVersion, settings, ...parts }: StoreParts): 
     deprecatedCallsOf: (id, days) =>
       deprecatedCallsOfConsumer(id, settings().routes, deprecatedCalls, { days, nowMs: nowMs() }),
     keyFormats: () => settings().keyFormats,
-    scopes: () => [...new Set(settings().routes.flatMap(({ scopes }) => scopes ?? []))].sort(),
     keepsHistory: () => settings().usageHistory,
     keepsTraffic: () => settings().keepsTraffic,
     keepsNetworks: () => settings().keepsNetworks,
@@ -74,6 +71,7 @@ export interface SettingsContext {
   readonly plans: () => Plans;
   /** Returns the versions of gateway.yaml and plans.yaml. */
   readonly versions: () => { readonly settings: string; readonly plans: string };
+  readonly routes: () => Settings['routes'];
 }
 
 /** The plans of a gateway, and its plans.yaml; or those that a command on the store knows of. */

@@ -174,10 +174,11 @@ export const listScopes = defineOperation({
   line: 'GET /scopes',
   role: 'viewer',
   sentence: 'Lists the scopes that the routes of gateway.yaml require, in the order of the alphabet.',
-  on: 'store',
-  needsNoPlans: true,
+  on: 'settings',
   output: z.strictObject({ scopes: z.array(z.string()) }),
-  run: async (store) => ({ output: { scopes: store.scopes() } }),
+  run: async ({ routes }) => ({
+    output: { scopes: [...new Set(routes().flatMap(({ scopes }) => scopes ?? []))].sort() },
+  }),
 });
 
 export const createKey = defineOperation({

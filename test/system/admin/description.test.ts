@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { openApi } from '../../../src/admin/openapi.ts';
 import { pepperCheckOf } from '../../../src/identify/pepper-record.ts';
+import { CLIENT, OpenIdProvider } from '../../admin/openid-provider.ts';
 import { ask, STORES, startWithAdmin, TOKEN, type Told } from '../../admin/operator.ts';
 import { someKey } from '../../identify/some-key.ts';
 import { eventually } from '../../support/conditions.ts';
@@ -157,6 +158,11 @@ describe('the API held to its description', () => {
       ['POST', '/admin/keys/find', { secret: key }],
       ['POST', '/admin/keys/find', { secret: 'none' }],
       ['GET', `/admin/keys/${id}/deprecations`],
+      ['GET', `/admin/keys/${id}/networks`],
+      ['GET', `/admin/names?ids=${id},${customer}`],
+      ['GET', '/admin/scopes'],
+      ['GET', `/admin/standings?customers=${customer}`],
+      ['GET', '/admin/usage/customers?top=1'],
       ['PATCH', `/admin/keys/${id}`, { owner: 'o' }],
       ['POST', `/admin/keys/${id}/rotate`, { overlap: '1h' }],
       ['POST', `/admin/keys/${id}/secrets/end`, { last4: key.slice(-4) }],
@@ -397,10 +403,18 @@ describe('the API held to its description', () => {
       };
       await Promise.all(Array.from({ length: atOnce }, askInTurn));
     };
+    const provider = await OpenIdProvider.start();
+    const oidc = `{ issuer: '${provider.issuer}', clientId: ${CLIENT.id}, roles: { staff: viewer } }`;
+    const signingIn = await startWithAdmin(store, { plans: PLANS, admin: { oidc } });
+    const page = { 'Content-Type': 'application/json', 'Sec-Fetch-Site': 'same-origin' };
+    await referee.ask(signingIn, 'POST', '/admin/session/oidc', undefined, page);
+    const Origin = `http://127.0.0.1:${signingIn.adminPort}`;
+    await referee.ask(signingIn, 'POST', '/admin/session/oidc', undefined, { ...page, Origin });
     await everywhere(closed, {});
     await everywhere(gateway, { Authorization: 'Basic x' });
     await server.pause();
     await everywhere(gateway, {});
+    for (const path of [`/admin/names?ids=${id}`, `/admin/standings?customers=${customer}`]) await it('GET', path);
     await server.resume();
     const guess = (_: unknown, i: number) =>
       ask(gateway, 'GET', '/admin/keys', undefined, { Authorization: `Bearer ${i}` });
