@@ -65,7 +65,7 @@ export function Live() {
 }
 
 /** Maximum rows in the page, and maximum that wait while the tail is paused. */
-const MAX_ROWS = 500;
+const MAX_ROWS = 200;
 /** How often a screen reader announces how many requests came, in milliseconds. */
 const SPEAK_MS = 10_000;
 
