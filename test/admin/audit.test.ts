@@ -246,7 +246,7 @@ describe('every refusal of a change is a line, and counted in the record (reliab
 });
 
 test('each operation that may change something has its name in the audit', () => {
-  const reads = ['checkPlans', 'diffPlans', 'simulatePlans', 'findKey'];
+  const reads = ['checkPlans', 'diffPlans', 'simulatePlans', 'editPlans', 'findKey'];
   for (const endpoint of ENDPOINTS) {
     const changes = lineOf(endpoint.line).method !== 'GET' && !reads.includes(endpoint.name);
     expect([endpoint.name, 'run' in endpoint && endpoint.action !== undefined]).toEqual([endpoint.name, changes]);

@@ -104,7 +104,7 @@ describe('a key of a customer', () => {
     stored.gate = null;
     await store.create({ ...store.keys.get(id)!, revokedAtMs: 1 });
     identifier.forget(id);
-    expect(await identifier.identify(secret)).toMatchObject({ cause: 'the key is revoked' });
+    expect(await identifier.identify(secret)).toMatchObject({ code: 'invalid_api_key' });
     gate.resolve();
     expect(told(await first)).toBe(id);
     pass(1_000);
