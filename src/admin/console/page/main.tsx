@@ -152,7 +152,7 @@ function Shell() {
         Skip to the content
       </a>
       <header class="bar">
-        <a class="brand" href={hrefOf('/')}>
+        <a class="brand" href={hrefOf('/')} aria-label="Tollgate">
           <img src="/console/icon.svg" alt="" width="24" height="24" />
           <span>Tollgate</span>
         </a>

@@ -358,7 +358,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
           {retryAt === null ? (
             <p class="muted">Not a matter of waiting.</p>
           ) : isAhead && !isOver ? (
-            <p class="sentence large">
+            <p class="large">
               <Until at={retryAt} />
             </p>
           ) : (

@@ -509,7 +509,7 @@ function Comparison({ changes, affected, refused, live, warnings }: Compared) {
           <Affected affected={affected} />
         </Section>
       )}
-      <div class="dialog-actions">
+      <div class="row">
         <button type="button" onClick={() => navigate('/plans/apply')}>
           Skip to Apply
         </button>
@@ -611,7 +611,7 @@ function Simulate({ draft, change }: StepProps) {
           Nothing is changed yet: a simulation of the plans in force shows what they do to this traffic.
         </p>
       )}
-      <div class="dialog-actions">
+      <div class="row">
         <button type="button" class={result === null ? '' : 'primary'} onClick={() => navigate('/plans/apply')}>
           Apply
         </button>
