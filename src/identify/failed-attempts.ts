@@ -152,18 +152,16 @@ export class FailedAttempts {
 /** `networkOf` with a cache: parsing the address is the most expensive step of refusing a request for its key. */
 export class ClientNetworks {
   readonly #known: RecentlyUsed<string>;
-  readonly #networkOf: typeof networkOf;
 
-  /** @param addresses how many addresses are remembered at most; @param of the network of an address */
-  constructor(addresses: number, of = networkOf) {
+  /** @param addresses how many addresses are remembered at most */
+  constructor(addresses: number) {
     this.#known = new RecentlyUsed(addresses);
-    this.#networkOf = of;
   }
 
   of(clientAddress: string): string {
     let network = this.#known.get(clientAddress);
     if (network === undefined) {
-      network = this.#networkOf(clientAddress);
+      network = networkOf(clientAddress);
       this.#known.set(clientAddress, network);
     }
     return network;

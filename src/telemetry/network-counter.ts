@@ -1,7 +1,7 @@
 import type { Exchange } from '../gateway/exchange.ts';
-import { ClientNetworks } from '../identify/failed-attempts.ts';
 import { BackgroundWrites } from '../io/background-writes.ts';
 import { wideNetworkOf } from '../io/networks.ts';
+import { RecentlyUsed } from '../io/recently-used.ts';
 import type { KeyNetworkStore } from '../operations/key-network-store.ts';
 import { MAX_SEEN, OTHERS, periodOf, type Seen, withCounted } from '../operations/key-networks.ts';
 
@@ -50,7 +50,8 @@ interface Counted {
  */
 export class NetworkCounter {
   readonly #options: NetworkCounterOptions;
-  readonly #addresses = new ClientNetworks(ADDRESSES, wideNetworkOf);
+  /** By address. */
+  readonly #networkOf = new RecentlyUsed<string>(ADDRESSES);
   /** By key, the one that waits longest first. */
   readonly #waiting = new Map<string, Counted>();
   #networks = 0;
@@ -62,10 +63,20 @@ export class NetworkCounter {
 
   count({ consumerId, endedSecret = null, clientAddress }: Called): void {
     if (endedSecret !== null) {
-      const network = this.#addresses.of(clientAddress);
+      const network = this.#of(clientAddress);
       const calls = this.#add(endedSecret.keyId, 'ended', endedSecret.last4);
       if (calls !== null) calls.from = network;
-    } else if (consumerId?.startsWith('key_')) this.#add(consumerId, 'networks', this.#addresses.of(clientAddress));
+    } else if (consumerId?.startsWith('key_')) this.#add(consumerId, 'networks', this.#of(clientAddress));
+  }
+
+  /** The network of an address, with a cache: to parse an address would be the most expensive step. */
+  #of(clientAddress: string): string {
+    let network = this.#networkOf.get(clientAddress);
+    if (network === undefined) {
+      network = wideNetworkOf(clientAddress);
+      this.#networkOf.set(clientAddress, network);
+    }
+    return network;
   }
 
   #add(keyId: string, what: 'networks' | 'ended', name: string): Calls | null {

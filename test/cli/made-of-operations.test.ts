@@ -49,6 +49,9 @@ test('a command opens a store only for what no operation on the store does', () 
 /** What else has the name of an attribute. */
 const OTHERS = [
   'src/admin/listener.ts certificates',
+  // Of OAuth, and those that routes require.
+  'src/admin/oidc.ts scopes',
+  'src/admin/console/page/screens/attribute-fields.tsx scopes',
   'src/admin/console/page/screens/plans-simulate.tsx notes',
   'src/cli/plans/simulate.ts notes',
 ];

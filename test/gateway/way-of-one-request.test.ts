@@ -2,9 +2,9 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { ROOT, startProcess } from '../support/processes.ts';
 
-// What a newcomer has to read to follow one request. It is 59 files, of which the store touches one only now and then, and 100 changes. A change that raises a number
+// What a newcomer has to read to follow one request. It is 60 files, of which the store touches one only now and then, and 100 changes. A change that raises a number
 // says why in its commit.
-const MAX_FILES = 59;
+const MAX_FILES = 60;
 const MAX_ROOM_CHANGES = 100;
 
 /** Reading the time is no step of a request. */
