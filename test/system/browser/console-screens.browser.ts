@@ -135,7 +135,7 @@ describe.each([
   });
 
   test.runIf(gateways === 2)(
-    'Traffic shows what is unknown as unknown, what failed, the time before and who is behind it',
+    'Traffic shows what is unknown as unknown, what failed, the previous period and who is behind it',
     async () => {
       const { page } = viewer;
       await page.goto('/console/traffic');
@@ -149,7 +149,7 @@ describe.each([
         .locator('.figures')
         .getByText(/^([+−]\d+ %|as before)$/)
         .waitFor();
-      await page.getByRole('button', { name: /^The time before/ }).waitFor();
+      await page.getByRole('button', { name: /^Previous period/ }).waitFor();
       await page.getByRole('group', { name: 'By' }).getByRole('button', { name: 'Customer' }).click();
       await page.getByRole('link', { name: stand.customer.name }).click();
       await page.getByRole('heading', { name: stand.customer.name }).waitFor();

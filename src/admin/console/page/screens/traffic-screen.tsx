@@ -40,11 +40,11 @@ const OUTCOMES: readonly Series[] = [
   { name: 'errors', title: 'Errors (5xx, or no status)', color: '--banned', isStriped: true },
 ];
 
-const BEFORE: readonly Series[] = [{ name: 'before', title: 'The time before', color: '--edge', isStriped: true }];
+const BEFORE: readonly Series[] = [{ name: 'before', title: 'Previous period', color: '--edge', isStriped: true }];
 
 const LATENCIES: readonly Series[] = [
-  { name: 'p50Ms', title: 'Half within (p50)', color: '--accent' },
-  { name: 'p99Ms', title: '99 % within (p99)', color: '--refused', isStriped: true },
+  { name: 'p50Ms', title: 'Median (p50)', color: '--accent' },
+  { name: 'p99Ms', title: '99th percentile', color: '--refused', isStriped: true },
 ];
 
 /** Requests, errors and latency of all gateways over time, and of which routes, plans, customers or upstreams. */
@@ -82,7 +82,7 @@ export function Traffic() {
               changeQuery({ compare: (event.target as HTMLInputElement).checked ? '' : 'no' })
             }
           />
-          Compare with the time before
+          Compare with the previous period
         </label>
       </div>
       {isOwn && <OwnSpan key={`${from} ${to}`} from={from} to={to} />}
@@ -196,7 +196,7 @@ function Report({ by, step, period, before, isKept, dimension, changes }: Report
           </ul>
         </Section>
       )}
-      <Section title="Of what">
+      <Section title="Breakdown">
         <div class="row spread before">
           <Segments label="By" options={DIMENSIONS} value={dimension as ''} choose={(by) => changeQuery({ by })} />
         </div>
@@ -303,7 +303,7 @@ const LABELS = {
 
 const SPAN = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
 
-/** The sums of what is known, and how they differ from the time before. */
+/** The sums of what is known, and how they differ from the previous period. */
 function Totals({ period, compared }: { period: TrafficPeriod; compared: Compared | null }) {
   const { requests, errors, p50Ms, p99Ms } = period.total;
   const [now, then] = compared?.of(period.points, compared.before.points) ?? [];
@@ -311,8 +311,8 @@ function Totals({ period, compared }: { period: TrafficPeriod; compared: Compare
   const figures = [
     ['Requests', countText(requests), now && then && changeText(now.requests, then.requests)],
     ['Errors', percentText(errors, requests), then && `${percentText(then.errors, then.requests)} before`],
-    ['Half within (p50)', latencyOr(p50Ms), earlier && `${latencyOr(earlier.p50Ms)} before`],
-    ['99 % within (p99)', latencyOr(p99Ms), earlier && `${latencyOr(earlier.p99Ms)} before`],
+    ['Median (p50)', latencyOr(p50Ms), earlier && `${latencyOr(earlier.p50Ms)} before`],
+    ['99th percentile', latencyOr(p99Ms), earlier && `${latencyOr(earlier.p99Ms)} before`],
   ] as const;
   return (
     <dl class="grid figures">
@@ -394,7 +394,7 @@ function columnsOf(
       ? []
       : [
           {
-            title: 'Time before',
+            title: 'Change',
             isNumber: true,
             cell: (one: OneSeries) => {
               const then = before.get(keyOf(one));
@@ -449,7 +449,7 @@ function Value({
   return <a href={hrefOf(path)}>{name === null ? <code>{value}</code> : <bdi>{name}</bdi>}</a>;
 }
 
-/** `+12 %` against the time before. */
+/** `+12 %` against the previous period. */
 function changeText(now: number, then: number): string {
   if (then === 0) return now === 0 ? 'as before' : 'none before';
   const percent = Math.round((100 * (now - then)) / then);

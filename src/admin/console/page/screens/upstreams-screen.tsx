@@ -220,8 +220,8 @@ function figuresOf({ requests, errors, p50Ms, p99Ms, points }: Served): readonly
   return [
     ['Requests a minute', rateText(requests / Math.max(1, minutes))],
     ['Errors', percentText(errors, requests), errors >= FAILING * requests && errors > 0],
-    ['Half within (p50)', p50Ms === null ? '–' : latencyText(p50Ms)],
-    ['99 % within (p99)', p99Ms === null ? '–' : latencyText(p99Ms)],
+    ['Median (p50)', p50Ms === null ? '–' : latencyText(p50Ms)],
+    ['99th percentile', p99Ms === null ? '–' : latencyText(p99Ms)],
   ];
 }
 
