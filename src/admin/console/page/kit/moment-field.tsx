@@ -6,7 +6,7 @@ import { momentText, ownZone } from './format.tsx';
 const LATEST = new Date('9999-12-30T00:00');
 
 const LENGTHS: Readonly<Record<string, number>> = { min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
-const WEEK = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'];
+const WEEK = ['sunday', 'monday', 'tuesday', 'wednesday', 'thursday', 'friday', 'saturday'];
 
 /** What a click enters. */
 const OFTEN = ['end of today', 'tomorrow 09:00', 'Monday', 'in 7 d'];
@@ -26,7 +26,7 @@ function dayIn(words: string): Date | null {
   if (words === 'end of today') return dayIn('tomorrow');
   const [, name = '', time = '00:00'] = /^(\S+?)(?:[ t](\d\d:\d\d))?$/.exec(words) ?? [];
   const today = new Date();
-  const ofWeek = WEEK.findIndex((one) => new RegExp(`^${one}[a-z]*$`).test(name));
+  const ofWeek = name.length < 3 ? -1 : WEEK.findIndex((one) => one.startsWith(name));
   const ahead = ['today', 'tomorrow'].indexOf(name);
   // The next day of that name, not today.
   const days = ofWeek === -1 ? ahead : ((ofWeek - today.getDay() + 6) % 7) + 1;
