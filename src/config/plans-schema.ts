@@ -380,11 +380,15 @@ function checkPart({ limits, path, besides = '', refused, within, isWatched }: R
   const shared = new Map(countedIn(within?.limits).map(({ window, value }) => [window, value]));
   for (const [i, { window, value }] of counted.entries()) {
     const at = [...path, window];
-    const shorter = counted.slice(0, i).find((other) => other.value > value);
+    const before = counted.slice(0, i);
+    const shorter = before.find((other) => other.value > value);
+    const same = before.find((other) => other.value === value);
     const most = shared.get(window);
     if (value === 0 && refused !== undefined) warn(at, `is 0 and refuses ${refused}.`);
     if (value !== 0 && shorter !== undefined)
       warn(at, `is below the ${shorter.window} limit of ${shorter.value}, which can then never be used up.`);
+    else if (value !== 0 && same !== undefined)
+      warn(at, `is no more than the ${same.window} limit, which then makes no difference.`);
     if (most !== undefined && value >= most) warn(at, `is not below the ${window} limit of ${most} ${within!.why}`);
   }
 }

@@ -9,14 +9,16 @@ import type { Program } from '../validate/program.ts';
 import type { ReadDescriptions } from './compiled-descriptions.ts';
 import { describedRequests, readDescriptions } from './descriptions.ts';
 import { type Environment, readEnvironment, type Variables } from './environment.ts';
-import { type Fault, printFault, printPlace } from './fault.ts';
+import { type Fault, type Path, printFault, printPlace } from './fault.ts';
 import { parseGatewayFile } from './gateway-file.ts';
 import type { GatewayFile } from './gateway-schema.ts';
+import { type PlacedPlans, planRoutesOf, warningsWithRoutes } from './plans-and-routes.ts';
 import { parsePlans } from './plans-schema.ts';
 import { type PolicyFile, type PolicySource, readPolicies } from './policy-files.ts';
 import { readSecret, readSettingsFile, rereadSecret, signatureOf, versionOf } from './read-file.ts';
 import { routesOf } from './routes.ts';
 import { deepFreeze, type Frozen, targetOf } from './setting-values.ts';
+import { certificateWarnings, ownTargets, type SettingsWarning } from './settings-warnings.ts';
 import { isMapping, type ParseResult } from './yaml.ts';
 
 /** How the gateway runs: gateway.yaml with the environment laid over it. Deep frozen; a reload makes a new one. */
@@ -146,10 +148,15 @@ async function joined(
   const conflicts = conflictsOf(settings, gateway, read.environment, print);
   if (conflicts.length > 0) return faulty(conflicts);
   if ('faults' in plans) return { ...faulty(), settings };
+  const together = warningsTogether(settings, { gateway, plans, environment: read.environment }, print);
   return {
     settings,
     plans: plans.value,
-    warnings: [...read.warnings, ...[...gateway.warnings, ...described.warnings, ...plans.warnings].map(print)],
+    warnings: [
+      ...read.warnings,
+      ...[...gateway.warnings, ...described.warnings, ...plans.warnings].map(print),
+      ...together,
+    ],
     plansText: plans.text,
     versions: { ...versions, settings: versionWith(gateway.version, described, decided.policies) },
     signature: [signature, described.signature, decided.signature].filter((part) => part !== '').join(';'),
@@ -179,10 +186,10 @@ export async function configurationFrom(env: NodeJS.ProcessEnv): Promise<Configu
   return configuration;
 }
 
-/** The warnings about the routes of gateway.yaml, with their positions. */
-export function routeWarningsOf(env: Variables): readonly Fault[] {
+/** The routes of gateway.yaml, for plans that are to be compared with them; null if it does not exist or has faults. */
+export function readRoutes(env: Variables): readonly Route[] | null {
   const gateway = parseFile(filesOf(env)[0], 'TOLLGATE_CONFIG', parseGatewayFile);
-  return gateway.warnings.filter(({ path }) => path.startsWith('routes['));
+  return 'faults' in gateway ? null : routesOf(gateway.value);
 }
 
 function parseFile<T>(
@@ -298,10 +305,31 @@ function viaOf(
   return `tollgate-${createHash('sha256').update(text).digest('hex').slice(0, 10)}`;
 }
 
+/** What is probably wrong although each file is sound alone. */
+function warningsTogether(
+  settings: Settings,
+  { gateway, plans, environment }: { gateway: Placed; plans: PlacedPlans; environment: Environment },
+  print: (fault: Fault) => string,
+): readonly string[] {
+  const inGateway = ({ path, message }: SettingsWarning) => print({ ...gateway.locate(path), message });
+  const { upstreamUrl } = environment;
+  return [
+    ...ownTargets(settings).map((one) =>
+      upstreamUrl === null ? inGateway(one) : `environment: UPSTREAM_URL: ${one.message}`,
+    ),
+    ...certificateWarnings(settings, Date.now()).map(inGateway),
+    ...warningsWithRoutes(plans, planRoutesOf(settings.routes)).map(print),
+  ];
+}
+
+interface Placed {
+  locate(path: Path): Fault;
+}
+
 /** The conflicts between gateway.yaml and the environment, each of which is sound alone. */
 function conflictsOf(
   { listen, admin, upstreams }: Settings,
-  gateway: { locate(path: readonly string[]): Fault },
+  gateway: Placed,
   environment: Environment,
   print: (fault: Fault) => string,
 ): readonly string[] {

@@ -214,7 +214,7 @@ function keysAt(schema: Json, path: Path): readonly string[] {
 }
 
 /** The known word that is most similar to a mistyped one; null if none is similar. */
-function nearest(word: string, known: readonly string[]): string | null {
+export function nearest(word: string, known: readonly string[]): string | null {
   const ranked = known
     .map((name) => ({ name, distance: distance(word.toLowerCase(), name.toLowerCase()) }))
     .sort((a, b) => a.distance - b.distance)[0];

@@ -8,7 +8,7 @@ import { mayBeReadOtherwise, plainPath, plainSegment } from './pattern.ts';
  */
 
 /** One entry of a group: `/v1/search/**`, or with methods in front, `POST,PUT /v1/orders`. */
-export interface GroupRoute {
+interface GroupRoute {
   /** Null: every method. */
   readonly methods: readonly string[] | null;
   readonly path: string;
@@ -24,25 +24,44 @@ export function groupRouteOf(text: string): GroupRoute {
   return { methods: all.includes('GET') ? [...all, 'HEAD'] : all, path: path! };
 }
 
-/** Whether some request of a path belongs to a group. @param path a pattern of a route */
-export function mayHold({ routes }: GroupMembers, path: string): boolean {
-  return routes.some((route) => isCommon(route, { methods: null, path }));
+/**
+ * A pattern, perhaps with methods, as two of them are compared: its segments as they are sent, and in their plainest form. A name is
+ * `{}`, and a literal segment begins with `=`.
+ */
+interface Readings {
+  readonly methods: readonly string[] | null;
+  readonly asSent: readonly string[];
+  readonly plain: readonly string[];
 }
 
-/** Whether some request belongs to both: an entry of a group and a route, of which `route` has methods in any case. */
-export function isCommon(entry: string, route: GroupRoute): boolean {
-  const { methods, path } = groupRouteOf(entry);
-  if (methods !== null && !(route.methods ?? methods).some((method) => methods.includes(method))) return false;
-  return [asSent, plainSegment].some((read) => isCommonPath(path, route.path, read));
+/** @param text an entry of a group, or a route as one */
+export function readingsOf(text: string): Readings {
+  const { methods, path } = groupRouteOf(text);
+  const segments = path.split('/');
+  const readBy = (read: Reading) =>
+    segments.map((segment) => (segment === '**' ? segment : isName(segment) ? '{}' : `=${read(segment)}`));
+  return { methods, asSent: readBy(asSent), plain: readBy(plainSegment) };
 }
 
-function isCommonPath(one: string, other: string, read: Reading): boolean {
-  const [a, b] = [one.split('/'), other.split('/')];
-  for (const [i, x] of a.entries()) {
-    const y = b[i];
+/** Whether some request of a route belongs to a group. @param text as of `readingsOf` */
+export function mayHold({ routes }: GroupMembers, text: string): boolean {
+  const read = readingsOf(text);
+  return routes.some((route) => isCommon(readingsOf(route), read));
+}
+
+/** Whether some request belongs to both. */
+export function isCommon(one: Readings, other: Readings): boolean {
+  const { methods } = one;
+  if (methods !== null && !(other.methods ?? methods).some((method) => methods.includes(method))) return false;
+  return isCommonPath(one.asSent, other.asSent) || isCommonPath(one.plain, other.plain);
+}
+
+function isCommonPath(a: readonly string[], b: readonly string[]): boolean {
+  for (let i = 0; i < a.length; i++) {
+    const [x, y] = [a[i]!, b[i]];
     if (y === undefined) return false;
     if (x === '**' || y === '**') return true;
-    if (!(isName(x) && y !== '') && !(isName(y) && x !== '') && read(x) !== read(y)) return false;
+    if (!(x === '{}' && y !== '=') && !(y === '{}' && x !== '=') && x !== y) return false;
   }
   return a.length === b.length;
 }

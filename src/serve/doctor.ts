@@ -9,6 +9,7 @@ import type { LedgerView } from '../admit/ledger.ts';
 import { sealingUnder, UNSEALED } from '../certificates/acme-records.ts';
 import type { Variables } from '../config/environment.ts';
 import type { Settings } from '../config/settings.ts';
+import { outOfDate } from '../config/settings-warnings.ts';
 import { Failure } from '../failure.ts';
 import { DeadlineError } from '../forward/faults.ts';
 import { addressOf, dial } from '../forward/upstream/dial.ts';
@@ -48,7 +49,9 @@ const MIN_FREE_BYTES = 200 * 1024 * 1024;
 export async function* examine(env: Variables, nowMs: () => number): AsyncGenerator<Finding> {
   const { faults, warnings, settings, configuration, certificates } = await checkSettings(env);
   for (const message of faults) yield { check: 'settings', state: 'fail', message };
-  for (const message of warnings) yield { check: 'settings', state: 'warn', message };
+  // Those of a certificate that is out of date are a finding of its own below, a failure.
+  const isOfCertificate = (message: string) => certificates.some((one) => message.includes(` ${one.setting}.cert: `));
+  for (const message of warnings) if (!isOfCertificate(message)) yield { check: 'settings', state: 'warn', message };
   if (faults.length === 0 && configuration !== null) {
     const counts = `${amountOf(configuration.settings.routes.length, 'route')}, ${amountOf(configuration.plans.plans.size, 'plan')}`;
     yield {
@@ -321,20 +324,8 @@ function causeOf(error: Error): string {
 function findingOfCertificate({ setting, file, validFromMs, expiresAtMs }: CheckedCertificate, nowMs: number): Finding {
   const where = `The certificate of ${setting}, ${file},`;
   const days = Math.floor((expiresAtMs - nowMs) / DAY_MS);
-  if (validFromMs > nowMs) {
-    return {
-      check: 'certificate',
-      state: 'fail',
-      message: `${where} is not valid before ${dayOf(validFromMs)}. Check the clock, or replace it.`,
-    };
-  }
-  if (expiresAtMs <= nowMs) {
-    return {
-      check: 'certificate',
-      state: 'fail',
-      message: `${where} ended on ${dayOf(expiresAtMs)}. Replace it; a running gateway takes it up by itself.`,
-    };
-  }
+  const wrong = outOfDate({ validFromMs, expiresAtMs }, nowMs);
+  if (wrong !== null) return { check: 'certificate', state: 'fail', message: `${where} ${wrong}` };
   if (expiresAtMs - nowMs < RENEW_WITHIN_MS) {
     return {
       check: 'certificate',

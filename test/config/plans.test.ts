@@ -116,6 +116,7 @@ plans:
       '2:36 plans.a.limits.hour is below the minute limit of 60, which can then never be used up.',
       '2:45 plans.a.limits.day is below the minute limit of 60, which can then never be used up.',
       '3:26 plans.b.limits.minute is 0 and refuses every request of this plan.',
+      '4:34 plans.c.limits.day is no more than the minute limit, which then makes no difference.',
       '5:60 plans.d.limits.week is below the day limit of 9, which can then never be used up.',
       '5:70 plans.d.limits.month is below the day limit of 9, which can then never be used up.',
     ]);

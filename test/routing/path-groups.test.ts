@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { IN_ONE_READING } from '../../src/model/plan.ts';
-import { groupRouteOf, isCommon, PathGroups } from '../../src/routing/path-groups.ts';
+import { isCommon, PathGroups, readingsOf } from '../../src/routing/path-groups.ts';
 
 const groupsOf = (...groups: readonly (readonly string[])[]) =>
   new PathGroups(groups.map((routes) => ({ routes: [...routes] })));
@@ -94,6 +94,6 @@ describe('a group and a route have common requests', () => {
     ['GET,POST /v1/pets', 'POST /v1/pets', true],
     ['HEAD /v1/pets', 'GET /v1/pets', true],
   ])('%s and %s: %s', (group, route, expected) => {
-    expect(isCommon(group, groupRouteOf(route))).toBe(expected);
+    expect(isCommon(readingsOf(group), readingsOf(route))).toBe(expected);
   });
 });

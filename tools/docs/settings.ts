@@ -29,7 +29,7 @@ export function gatewayYamlPage(): string {
   return page('gateway.yaml', 'config/gateway.schema.json', 'config/gateway.yaml', [
     `\`config/gateway.yaml\` (TOLLGATE_CONFIG names another file) says how the gateway runs. The environment beats it; the
 [contract](../contract.md#section-2) lists the variables. The gateway reads the file again when it changes and on SIGHUP: either the
-whole new file counts, or the old one stays in force. \`tollgate plans check --against\` warns of routes that are probably wrong.`,
+whole new file counts, or the old one stays in force. \`tollgate gateway check\` warns of routes that are probably wrong.`,
     NOTATION,
   ]);
 }

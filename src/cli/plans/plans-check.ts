@@ -1,7 +1,7 @@
 import { type Fault, inOrder, printFault } from '../../config/fault.ts';
-import { DEFAULT_PLANS_FILE, routeWarningsOf } from '../../config/settings.ts';
+import { planRoutesOf, warningsWithRoutes } from '../../config/plans-and-routes.ts';
+import { DEFAULT_PLANS_FILE, filesOf, readRoutes } from '../../config/settings.ts';
 import type { BanRule, Plans } from '../../model/plan.ts';
-import { warningsOf } from '../../operations/plans/warnings.ts';
 import type { Command, Terminal } from '../terminal/command.ts';
 import { OF_OPERATIONS } from '../terminal/variables.ts';
 import { checkPlansFile, compareWithUsers } from './file.ts';
@@ -9,7 +9,9 @@ import { checkPlansFile, compareWithUsers } from './file.ts';
 /** `tollgate plans check`: makes the checks of a gateway's start (contract sections 1 and 2), and prints more warnings. */
 export const plansCheck: Command = {
   name: 'plans check',
-  about: 'Checks plans.yaml: prints every fault with its line and column, and warns of what is probably wrong.',
+  about:
+    'Checks plans.yaml: prints every fault with its line and column, and warns of what is probably wrong, also together with the routes ' +
+    'of gateway.yaml, if that can be read.',
   positionals: ['[FILE]'],
   environment: OF_OPERATIONS,
   examples: ['tollgate plans check', 'tollgate plans check new-plans.yaml --against --strict'],
@@ -17,14 +19,14 @@ export const plansCheck: Command = {
     against: {
       type: 'boolean',
       about:
-        'Looks at the keys of the store and the routes of gateway.yaml too, as the settings name them, or those of the gateway that is asked. A plan that live keys or customers use and ' +
+        'Looks at the keys and customers of the store too, or at those and the routes of the gateway that is asked. A plan that live keys or customers use and ' +
         'FILE lacks, without naming it in `removed`, is a fault: a running gateway refuses such a change.',
     },
     strict: { type: 'boolean', about: 'Warnings make the exit code 1 too.' },
     json: {
       type: 'boolean',
       about:
-        'Prints one JSON object: file, valid, faults, warnings; with --against also unreadable, the ids of keys and customers whose records cannot be read.',
+        'Prints one JSON object: file, valid, faults, warnings, comparedWithRoutes, which is false if gateway.yaml could not be read; with --against also unreadable, the ids of keys and customers whose records cannot be read.',
     },
   },
   async run({ options, positionals }, terminal) {
@@ -35,26 +37,30 @@ export const plansCheck: Command = {
     );
     const looked =
       'value' in checked && options.against === true ? await lookAgainst(checked.text, file, terminal) : null;
+    const routes = looked === null ? readRoutes(terminal.env) : null;
     const faults = 'faults' in checked ? checked.faults : (looked?.faults ?? []);
-    const own = 'value' in checked ? warningsOf(checked) : [];
-    const inFile = looked?.warnings ?? inOrder([...checked.warnings, ...own]);
-    const warnings = [...inFile, ...(looked?.routeWarnings ?? [])];
+    const withRoutes = 'value' in checked && routes !== null ? warningsWithRoutes(checked, planRoutesOf(routes)) : [];
+    const warnings = looked?.warnings ?? inOrder([...checked.warnings, ...withRoutes]);
+    const comparedWithRoutes = looked !== null || routes !== null;
     const unreadable = looked?.unreadable;
     if (options.json === true) {
       const valid = faults.length === 0;
       const unread = unreadable === undefined ? {} : { unreadable };
-      const report = { file, valid, faults: faults.map(jsonOf), warnings: warnings.map(jsonOf), ...unread };
+      const lists = { faults: faults.map(jsonOf), warnings: warnings.map(jsonOf) };
+      const report = { file, valid, ...lists, comparedWithRoutes, ...unread };
       terminal.out(`${JSON.stringify(report, null, 2)}\n`);
     } else {
       for (const fault of faults) terminal.error(`${printFault(fault)}\n`);
       for (const warning of warnings) terminal.error(`warning: ${printFault(warning)}\n`);
+      if ('value' in checked && !comparedWithRoutes)
+        terminal.error(`note: not compared with routes: ${filesOf(terminal.env)[0]} does not exist or has faults.\n`);
       if ('value' in checked && faults.length === 0) terminal.out(`${file}: ${summaryOf(checked.value)}\n`);
     }
     return faults.length + (unreadable?.length ?? 0) > 0 || (options.strict === true && warnings.length > 0) ? 1 : 0;
   },
 };
 
-/** Looks at the plans together with the keys and routes that will use them. */
+/** Looks at the plans together with the keys that will use them, and the routes of the gateway or the settings. */
 async function lookAgainst(text: string, file: string, terminal: Terminal) {
   const { lost, warnings, moreWarnings, unreadable } = await compareWithUsers({ text, from: text }, file, terminal);
   if (moreWarnings > 0) terminal.error(`warning: ${file} has ${moreWarnings} more warnings than are listed.\n`);
@@ -63,8 +69,6 @@ async function lookAgainst(text: string, file: string, terminal: Terminal) {
   return {
     faults: lost.map(inFile),
     warnings: warnings.filter(({ message }) => !faults.has(message)).map(inFile),
-    // A gateway on another machine has its own gateway.yaml.
-    routeWarnings: terminal.env.TOLLGATE_GATEWAY ? [] : routeWarningsOf(terminal.env),
     unreadable,
   };
 }

@@ -1,5 +1,6 @@
 import { type MessagePort, parentPort } from 'node:worker_threads';
 import { type Fault, inOrder, printFault } from '../../config/fault.ts';
+import { type PlacedPlans, type PlanRoutes, warningsWithRoutes } from '../../config/plans-and-routes.ts';
 import { parsePlans } from '../../config/plans-schema.ts';
 import { faultOfText } from '../../config/read-file.ts';
 import { field, isMapping } from '../../config/yaml.ts';
@@ -15,7 +16,7 @@ import { changesBetween, changeText } from './plan-changes.ts';
 import { patchOf } from './plans-patch.ts';
 import { groupsOfRecorded } from './recorded-groups.ts';
 import { RecordedRequests, simulate } from './simulation.ts';
-import { lostPlansOf, type PlacedPlans, type PricedRoute, warningsAgainst, warningsOf } from './warnings.ts';
+import { lostPlansOf, warningsOfUsers } from './warnings.ts';
 
 // The program of a thread of PlanDrafts (drafts.ts). It does one task, on bodies and files that may take long to read.
 
@@ -35,9 +36,7 @@ export type Task = { readonly body: Uint8Array; readonly file: string } & (
   | { readonly kind: 'sound'; readonly inForce: Plans }
 );
 
-interface Users {
-  readonly routes: readonly PricedRoute[];
-  readonly patterns: readonly string[];
+interface Users extends PlanRoutes {
   readonly hasTokens: boolean;
 }
 
@@ -133,7 +132,7 @@ class DraftThread {
     }
     if (task.kind === 'simulate') return this.#simulate(task, body.members, draft);
     if (task.kind === 'check') {
-      return shown(draft, 'faults' in draft ? [] : warningsAgainst(draft, { ...task.users, live: null }));
+      return shown(draft, 'faults' in draft ? [] : warningsWithRoutes(draft, task.users));
     }
     return this.#compare(task, body.members, draft);
   }
@@ -157,8 +156,9 @@ class DraftThread {
     const byPlan = isComplete ? live.byPlan : null;
     const changes = changesBetween(before, after, byPlan);
     const lost = byPlan === null ? [] : lostPlansOf(draft, byPlan);
+    const ofUsers = byPlan === null ? [] : warningsOfUsers(draft, byPlan, task.users.hasTokens);
     return {
-      ...shown(draft, [...lost, ...warningsAgainst(draft, { ...task.users, live: byPlan })]),
+      ...shown(draft, [...lost, ...ofUsers, ...warningsWithRoutes(draft, task.users)]),
       changes,
       affected: isComplete ? affectedBy(live.reached, reaches, { before, after, changes }) : null,
       lost: lost.slice(0, MAX_SHOWN).map(withoutFile),
@@ -275,8 +275,7 @@ type Draft =
 function readDraft(text: string, file: string): Draft {
   const fault = faultOfText(text, file);
   if (fault !== null) return { faults: [fault], warnings: [] };
-  const parsed = parsePlans(text, file);
-  return 'faults' in parsed ? parsed : { ...parsed, warnings: [...parsed.warnings, ...warningsOf(parsed)] };
+  return parsePlans(text, file);
 }
 
 function shown(draft: Draft, more: readonly Fault[] = []): Checked {

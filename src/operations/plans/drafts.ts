@@ -1,25 +1,24 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Worker } from 'node:worker_threads';
+import { planRoutesOf } from '../../config/plans-and-routes.ts';
 import { Failure } from '../../failure.ts';
 import { compileCacheVariables } from '../../io/compile-cache.ts';
 import { startThread } from '../../io/own-program.ts';
 import { STEPS_PER_SLICE } from '../../io/steps.ts';
 import type { Plans } from '../../model/plan.ts';
-import type { Route } from '../../routing/route.ts';
 import type { RecentRecord } from '../../simulate/recent-record.ts';
 import { countLiveKeys, type PlanUserStores } from '../plans-in-use.ts';
 import { ReachedCallers, type Reaches } from './affected.ts';
 import type { Results } from './draft-report.ts';
 import type { FromThread, LiveCount, Question, RefusedDraft, Task, ToThread } from './draft-thread.ts';
 import type { PlansFile } from './plans-file.ts';
-import { type PricedRoute, patternsOf } from './warnings.ts';
 
 export interface PlanDraftsOptions {
   readonly file: PlansFile;
   /** Returns the plans in force, and what gateway.yaml says of their users. */
   readonly inForce: () => {
     readonly plans: Plans;
-    readonly routes: readonly (PricedRoute & Pick<Route, 'methods'>)[];
+    readonly routes: Parameters<typeof planRoutesOf>[0];
     readonly hasTokens: boolean;
   };
   /** Null: this gateway keeps no record of recent requests. */
@@ -127,15 +126,7 @@ export class PlanDrafts {
 
   #users() {
     const { routes, hasTokens } = this.#options.inForce();
-    // There may be ten thousand routes, and only these can cost more than a limit, or charge a unit.
-    const costly = routes.filter(({ cost, charges, perAddress }) => {
-      return perAddress === null && (cost > 1 || charges !== null);
-    });
-    return {
-      hasTokens,
-      patterns: patternsOf(routes),
-      routes: costly.map(({ path, cost, charges }) => ({ path, cost, charges, perAddress: null })),
-    };
+    return { hasTokens, ...planRoutesOf(routes) };
   }
 
   async #run<T extends Task>(

@@ -1,11 +1,14 @@
 import { describe, expect, test } from 'vitest';
+import { plainAllowance } from '../../../src/admit/allowance.ts';
+import { planRoutesOf, warningsWithRoutes } from '../../../src/config/plans-and-routes.ts';
 import { parsePlans } from '../../../src/config/plans-schema.ts';
 import type { Plans } from '../../../src/model/plan.ts';
 import type { StoredCustomer, StoredKey } from '../../../src/model/record.ts';
 import { affectedBy, MAX_NAMED, ReachedCallers, reachesOf } from '../../../src/operations/plans/affected.ts';
 import { changesBetween, changeText } from '../../../src/operations/plans/plan-changes.ts';
-import { patternsOf, warningsAgainst, warningsOf } from '../../../src/operations/plans/warnings.ts';
+import { warningsOfUsers } from '../../../src/operations/plans/warnings.ts';
 import { countLiveKeys, faultsOfLostPlans, type PlanUserStores } from '../../../src/operations/plans-in-use.ts';
+import type { Route } from '../../../src/routing/route.ts';
 
 const NOW_MS = 1_790_000_000_000;
 
@@ -238,7 +241,7 @@ test('a difference names what changes for groups, each key, requests in flight a
 describe('the warnings of a file', () => {
   const messages = (text: string) => {
     const read = parsed(text);
-    return [...read.warnings, ...warningsOf(read)].map(({ path, message }) => `${path}: ${message}`);
+    return read.warnings.map(({ path, message }) => `${path}: ${message}`);
   };
 
   test('name limits of groups and of each key that never refuse, because another limit does so first', () => {
@@ -268,17 +271,16 @@ describe('the warnings of a file', () => {
       search: { routes: [/v1/search/**, "DELETE /v1/pets", "/v1/%70ets", "/v1/public"], limits: { minute: 10 } }
   gone: { limits: { minute: 100 } }
 `);
-    const route = (path: string, methods: string[], cost = 1, perAddress: object | null = null) => ({
-      ...{ path, methods, cost, charges: null, perAddress },
+    const route = (path: string, methods: string[], cost = 1, perAddress: Route['perAddress'] = null) => ({
+      ...{ path, methods, cost, charges: null, policies: null, perAddress },
     });
     const routes = [
       route('/v1/{kind}/find', ['POST'], 40),
       route('/v1/pets', ['GET', 'HEAD'], 30),
-      route('/v1/public', ['GET'], 1, {}),
+      route('/v1/public', ['GET'], 1, { id: 'public', allowance: plainAllowance('public', []) }),
     ];
-    const warnings = warningsAgainst(plans, {
-      ...{ routes, patterns: patternsOf(routes), live: (await counted()).byPlan, hasTokens: false },
-    });
+    const ofUsers = warningsOfUsers(plans, (await counted()).byPlan, false);
+    const warnings = [...ofUsers, ...warningsWithRoutes(plans, planRoutesOf(routes))];
     expect(warnings.map(({ path, message }) => `${path}: ${message}`)).toEqual([
       'plans.team.limits.minute: is `custom`, and 1 live key brings no limit of their own: they could not be served.',
       'plans.team.limits.minute: is `custom`, and 1 customer brings no limit of their own: their keys could not be served.',
