@@ -4,7 +4,15 @@ import { IDEMPOTENT } from '../http1/request-line.ts';
 import { looserRules } from '../routing/bounds.ts';
 import { faultOfChange, faultOfTemplate, patternAfter } from '../routing/path-template.ts';
 import { USAGE } from '../routing/route.ts';
-import { areAlike, type Collision, findCollisions, findSurrounding, shapeOf, withHead } from '../routing/router.ts';
+import {
+  areAlike,
+  type Collision,
+  findBare,
+  findCollisions,
+  findSurrounding,
+  shapeOf,
+  withHead,
+} from '../routing/router.ts';
 import type { Path } from './fault.ts';
 import { type GatewayFile, gatewaySchema, listenEntry, routeEntry, upstreamEntry } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';
@@ -66,6 +74,14 @@ function checkPaths(raw: readonly unknown[], fault: Note, warn: Note): void {
     fault(['routes', one.index, 'path'], collisionText(collision, `routes[${other.index}] (${other.path})`));
   }
   for (const { index, path } of paths) checkUsage(index, path, fault, warn);
+  for (const i of findBare(paths)) {
+    const { index, path } = paths[i]!;
+    const bare = path.slice(0, -3);
+    warn(
+      ['routes', index, 'path'],
+      `also matches ${bare}, which no route has. Give ${bare} a route if its rules differ.`,
+    );
+  }
 }
 
 /** The parts of the document with which the parts of a route are compared. */
@@ -83,6 +99,8 @@ function checkRoute(route: unknown, around: Surroundings, fault: Note, warn: Not
   checkUpgrade(route, fault);
   checkDates(field(route, 'deprecated'), fault);
   checkRewrite(route, fault);
+  checkOptions(route, fault);
+  checkPassed(route, upstreams, fault);
   checkReply(route, fault);
   checkFieldRules(route, fault);
   checkBodySize(route, listen, fault);
@@ -124,7 +142,9 @@ const FORWARDED_AS_SENT = /^(?:content-length|x-forwarded-.+)$/i;
 function soundMethodsOf(entry: unknown): readonly string[] {
   const given = field(entry, 'methods');
   const methods = routeEntry.shape.methods.safeParse(given);
-  return methods.success && (given !== undefined || hasReply(entry)) ? methods.data : [];
+  if (!methods.success || (given === undefined && !hasReply(entry))) return [];
+  const takesOptions = field(entry, 'options') !== undefined && !methods.data.includes('OPTIONS');
+  return takesOptions ? [...methods.data, 'OPTIONS'] : methods.data;
 }
 
 /** Whether the gateway answers the requests of a route itself. */
@@ -149,6 +169,33 @@ function checkRewrite(entry: unknown, fault: Note): void {
   if (!path.success || !change.success || change.data === null) return;
   const wrong = faultOfChange(path.data, change.data);
   if (wrong !== null) fault(['rewrite', wrong.part], `${wrong.message}.`);
+}
+
+function checkOptions(entry: unknown, fault: Note): void {
+  const options = field(entry, 'options');
+  if (options !== undefined && hasReply(entry)) {
+    fault(['options'], 'cannot be beside `redirect` or `respond`; name OPTIONS in `methods`, or leave it out.', 'key');
+  } else if (options === 'answer' && asArray(field(entry, 'methods')).includes('OPTIONS')) {
+    fault(['options'], 'cannot be `answer` while `methods` has OPTIONS, which passes it; leave one of the two out.');
+  }
+}
+
+/**
+ * Attack: an OpenAPI description has no operation for `/files/a%2Fb`, and the service another one than the gateway checks. Or a Location that
+ * begins with `//` leads to another host. So a route has none of these and passes odd paths.
+ */
+function checkPassed(entry: unknown, upstreams: unknown, fault: Note): void {
+  const path = field(entry, 'path');
+  const validate = field(entry, 'validate') ?? field(field(upstreams, String(field(entry, 'upstream'))), 'validate');
+  for (const form of ['encodedSlashes', 'dotSegments', 'emptySegments']) {
+    if (field(entry, form) !== 'pass') continue;
+    if (typeof path === 'string' && !path.endsWith('/**')) {
+      fault([form], 'can be `pass` only if the path of the route ends in `/**`: its other segments are never odd.');
+    } else if (hasReply(entry)) fault([form], 'cannot be `pass` beside `redirect` or `respond`; leave it out.');
+    else if (typeof validate === 'string') {
+      fault([form], 'cannot be `pass` beside `validate`, which does not know such paths; set `validate: false` here.');
+    }
+  }
 }
 
 /** A route has a service, a redirect or a fixed response. */

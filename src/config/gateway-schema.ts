@@ -744,6 +744,15 @@ const retries = z
 
 const POLICIES_RULE = 'must be a list of at least one file, such as [./policies/tenant.ts]';
 
+/** One of the forms of odd paths that a route may pass. */
+const oddPaths = (what: string) =>
+  z
+    .enum(['refuse', 'pass'], 'must be `refuse` or `pass`')
+    .prefault('refuse')
+    .describe(
+      `\`pass\` gives the service ${what} in what the \`/**\` of the path matches, byte for byte; \`refuse\` answers 400. A path that a service may read as one of another route gets 400 all the same, whatever the rules of that route. Not with \`validate\`, \`redirect\` and \`respond\`.`,
+    );
+
 const HOSTS_RULE = 'must be a list of at least one host, such as [api.example.com, "*.example.com"]';
 
 /** One entry of `routes` in gateway.yaml. What it shares with other routes and its upstream is joined in `routesOf`. */
@@ -761,7 +770,7 @@ export const routeEntry = z.strictObject({
   path: values
     .pattern()
     .describe(
-      'Path of the route. `{name}` matches one non-empty segment, and a final `/**` matches the rest of the path: `/beta/**` matches `/beta/` and `/beta/a` but not `/beta`, which needs a route of its own. Paths are compared exactly as sent and are case-sensitive. The more specific path wins, whatever the method: text before `{name}`, `{name}` before `/**`. Routes may have the same path if they have different methods. A path that would match another route once percent-decoded gets 400.',
+      'Path of the route. `{name}` matches one non-empty segment, and a final `/**` matches the rest of the path: `/beta/**` matches `/beta/` and `/beta/a`, and `/beta` too if no route matches that. Paths are compared exactly as sent and are case-sensitive. The more specific path wins, whatever the method: text before `{name}`, `{name}` before `/**`. Routes may have the same path if they have different methods. A path that would match another route once percent-decoded gets 400.',
     ),
   methods: z
     .array(values.method())
@@ -806,6 +815,15 @@ export const routeEntry = z.strictObject({
   limits: addressLimits
     .optional()
     .describe('Limits for each client address on this route. Required with `auth: none` and allowed only with it.'),
+  options: z
+    .enum(['answer', 'pass'], 'must be `answer` or `pass`')
+    .optional()
+    .describe(
+      'What becomes of OPTIONS: `answer` answers 204 with the methods of the path in Allow, `pass` forwards it as if it were one of `methods`. Both are identified and counted. Without it, OPTIONS gets 405 unless it is one of `methods`. With `cors`, preflights of browsers are answered in any case.',
+    ),
+  encodedSlashes: oddPaths('encoded slashes and backslashes (`%2F`, `%5C`)'),
+  dotSegments: oddPaths('segments `.` and `..`, encoded or not, that do not lead out of the path of the route,'),
+  emptySegments: oddPaths('empty segments (`//`) and segments of nothing but blanks or path parameters'),
   rewrite: orNull(rewrite).describe(
     "How the path is written for the service; without it, as the client sent it. The client's path is what is routed, checked, counted and logged. Segments are copied as they were sent and the query is kept. A base path of the target comes in front.",
   ),

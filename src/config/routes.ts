@@ -6,8 +6,8 @@ import { WEBSOCKET } from '../http1/fields.ts';
 import { announcementOf } from '../http1/own-fields.ts';
 import { WINDOWS } from '../model/values.ts';
 import { pathTemplateOf, patternAfter } from '../routing/path-template.ts';
-import type { Route, RouteReply } from '../routing/route.ts';
-import { withHead } from '../routing/router.ts';
+import type { PassedForm, Route, RouteReply } from '../routing/route.ts';
+import { shapeOf, withHead } from '../routing/router.ts';
 import type { GatewayFile } from './gateway-schema.ts';
 
 type RouteEntry = GatewayFile['routes'][number];
@@ -17,11 +17,30 @@ type UpstreamEntry = GatewayFile['upstreams'][string];
 export function routesOf({ routes, upstreams }: Pick<GatewayFile, 'routes' | 'upstreams'>): readonly Route[] {
   const deprecated = storeNamesOf(routes.filter((entry) => entry.deprecated !== null));
   const keyless = storeNamesOf(routes.filter((entry) => entry.auth === 'none'));
-  return routes.map((entry) => ({
+  const all = routes.map((entry) => ({
     ...routeOf(entry, upstreams[entry.upstream]),
     deprecated: entry.deprecated && { ...entry.deprecated, countedAs: deprecated.get(entry)! },
     perAddress: entry.auth === 'none' ? perAddressOf(entry, keyless.get(entry)!) : null,
   }));
+  const answering = all.filter((_, i) => routes[i]!.options === 'answer');
+  if (answering.length === 0) return all;
+  const alike = Map.groupBy(all, placeOf);
+  return [...all, ...answering.map((route) => answeringOptions(route, alike.get(placeOf(route))!))];
+}
+
+function placeOf({ hosts, path }: Route): string {
+  return `${hosts?.toSorted().join(' ')} ${shapeOf(path)}`;
+}
+
+/**
+ * The route by which the gateway answers OPTIONS in place of another one (RFC 9110 section 9.3.7).
+ * @param alike all routes with its path
+ */
+function answeringOptions(route: Route, alike: readonly Route[]): Route {
+  const allow = [...alike.flatMap(({ methods }) => methods), 'OPTIONS'].join(', ');
+  const headers = fieldRulesOf('response', [{ set: { Allow: allow } }]);
+  const reply: RouteReply = { kind: 'respond', status: 204, body: '', contentType: '', headers };
+  return { ...route, methods: ['OPTIONS'], upgrades: [], retries: null, passes: null, description: null, reply };
 }
 
 /**
@@ -39,6 +58,13 @@ function storeNamesOf(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, s
   );
 }
 
+const PASSED_FORMS: readonly PassedForm[] = ['encodedSlashes', 'dotSegments', 'emptySegments'];
+
+function passedBy(entry: RouteEntry): readonly PassedForm[] | null {
+  const passes = PASSED_FORMS.filter((form) => entry[form] === 'pass');
+  return passes.length > 0 && replyOf(entry) === null ? passes : null;
+}
+
 function upgradesOf({ websocket, upgrades }: RouteEntry): string[] {
   const names = upgrades.map((name) => name.toLowerCase());
   return websocket ? [WEBSOCKET, ...names] : names;
@@ -49,17 +75,19 @@ function upgradesOf({ websocket, upgrades }: RouteEntry): string[] {
  * is that member, unless it is written here.
  */
 function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<Route, 'deprecated' | 'perAddress'> {
-  const { body, websocket, auth, limits, redirect, respond, headers, validate, deprecated, ...same } = entry;
+  const { body, websocket, auth, limits, redirect, respond, headers, validate, deprecated, ...others } = entry;
+  const { encodedSlashes, dotSegments, emptySegments, options, ...same } = others;
   const { path, cost, rewrite, timeouts, compression } = same;
   const reply = replyOf(entry);
   return {
     ...same,
-    methods: withHead(same.methods),
+    methods: withHead(methodsOf(entry)),
     announcement: announcementOf(entry),
     cost: cost.requests,
     charges: cost.charges,
     allowsBody: body,
     upgrades: reply === null ? upgradesOf(entry) : [],
+    passes: passedBy(entry),
     rewrite: rewrite && pathTemplateOf(path, patternAfter(path, rewrite)),
     requestHeaders: fieldRulesOf('request', [upstream?.headers?.request, headers?.request]),
     responseHeaders: fieldRulesOf('response', [
@@ -79,6 +107,11 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
     compression: (compression === undefined ? upstream?.compression : compression) ?? null,
     reply,
   };
+}
+
+/** The methods of a route, with OPTIONS where that is passed. */
+export function methodsOf({ methods, options }: Pick<RouteEntry, 'methods' | 'options'>): readonly string[] {
+  return options === 'pass' && !methods.includes('OPTIONS') ? [...methods, 'OPTIONS'] : methods;
 }
 
 function replyOf({ path: pattern, redirect, respond }: RouteEntry): RouteReply | null {

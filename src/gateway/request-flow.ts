@@ -127,6 +127,10 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   /** @returns false if the request has been answered, because it is malformed or a preflight */
   #route(head: Head): boolean {
     const { router, via, cors } = this.#deps;
+    if (head.oddity !== null && !router.passes(head.path, head.method, head.host)) {
+      this.#refuseForm(errorResponse('invalid_request', head.oddity));
+      return false;
+    }
     const found = router.match(head.path, head.method, head.host);
     const isAmbiguous = found?.route === null;
     const match = isAmbiguous ? null : found;
@@ -273,7 +277,8 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     const match = this.#match;
     const { groups, cost: ownCost } = this.#permission;
     const charged = match?.route.charges ?? null;
-    const allowance = this.#deps.allowances.ofRequest(caller.allowance, head, groups, charged);
+    const grouped = match?.isBare === true ? { method: head.method, path: head.path, isBare: true } : head;
+    const allowance = this.#deps.allowances.ofRequest(caller.allowance, grouped, groups, charged);
     const cost = ownCost ?? match?.route.cost ?? 1;
     const charges = charged === null ? null : chargesOf(allowance, charged);
     if (charges !== null) this.#payment = new Payment(this.#deps, caller, head, charges);

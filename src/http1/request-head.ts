@@ -24,6 +24,8 @@ export interface Head {
   /** Path and query in origin form, exactly as received; `*` is possible for OPTIONS. */
   readonly target: string;
   readonly path: string;
+  /** Why the path is refused unless its route passes such paths; null for most paths. */
+  readonly oddity: string | null;
   /** Null if a client with HTTP/1.0 sent no Host. */
   readonly host: string | null;
   readonly body: 'none' | 'chunked' | 'length';
@@ -74,6 +76,7 @@ export function readHead({ method, url, httpVersion, fields }: ReceivedHead, lim
     fields: maxForwards?.fields ?? fields,
     target: target.target,
     path: target.path,
+    oddity: target.oddity,
     host,
     body,
     contentLength,

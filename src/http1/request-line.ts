@@ -5,6 +5,8 @@ interface RequestTarget {
   readonly target: string;
   /** The target without its query. */
   readonly path: string;
+  /** Why the path is refused unless its route passes such paths (`encodedSlashes` and the like); null for most paths. */
+  readonly oddity: string | null;
 }
 
 interface TargetFault {
@@ -16,15 +18,15 @@ interface TargetFault {
  * Reads a request target (RFC 9112 section 3.2). Nothing is decoded, normalised or repaired.
  *
  * Attack: `/v1/pets/../admin`, `/v1/%2e%2e/admin`, `//admin`, `/v1\admin` or `/v1%2fadmin` look like one path to the
- * router and like another to the service behind it. So every path that is ambiguous on any route is refused here; one
- * that would match a different route once it is decoded is refused by the router.
+ * router and like another to the service behind it. So a path that is ambiguous on any route is refused, here or, if a route
+ * may pass it, by the router (`passes`); one that would match a different route once it is decoded is refused by the router.
  *
  * @param host the Host field; a target in absolute form is accepted only if its authority is the same
  */
 export function readRequestTarget(url: string, method: string, host: string | null): RequestTarget | TargetFault {
   if (url === '*') {
     return method === 'OPTIONS'
-      ? { kind: 'target', target: '*', path: '*' }
+      ? { kind: 'target', target: '*', path: '*', oddity: null }
       : fault('Only OPTIONS may have * as its target.');
   }
   const target = url.startsWith('/') ? url : originForm(url, host);
@@ -35,8 +37,9 @@ export function readRequestTarget(url: string, method: string, host: string | nu
   const path = query === -1 ? target : target.slice(0, query);
   if (!VISIBLE.test(target)) return fault(FOREIGN_CHARACTER);
   if (target.includes('#')) return fault('The request target must not have a fragment.');
-  const message = faultOfPath(path);
-  return message === null ? { kind: 'target', target, path } : fault(message);
+  if (PLAIN_PATH.test(path)) return { kind: 'target', target, path, oddity: null };
+  const message = unreadableIn(path);
+  return message === null ? { kind: 'target', target, path, oddity: oddityOf(path) } : fault(message);
 }
 
 export const FOREIGN_CHARACTER =
@@ -56,10 +59,20 @@ export const EMPTY_TO_SERVICES = /\/(?:;|%3b|(?:(?:%20)+|(?:%20)*(?:\.|%2e){1,2}
 
 /** Why a path is refused, as a sentence; null if it is accepted. @param path visible ASCII that begins with a slash */
 export function faultOfPath(path: string): string | null {
-  if (PLAIN_PATH.test(path) || path === '/') return null;
+  return PLAIN_PATH.test(path) ? null : (unreadableIn(path) ?? oddityOf(path));
+}
+
+/** Why a path is refused on every route. */
+function unreadableIn(path: string): string | null {
   if (/%(?![0-9A-Fa-f]{2})/.test(path)) return 'The path has a % that is not followed by two hexadecimal digits.';
-  if (/%(?:2f|5c)|\\/i.test(path)) return 'The path must not have a backslash, nor an encoded slash or backslash.';
+  if (path.includes('\\')) return 'The path must not have a backslash.';
   if (/%(?:[01][0-9a-f]|7f)/i.test(path)) return 'The path must not have an encoded control character.';
+  return null;
+}
+
+function oddityOf(path: string): string | null {
+  if (path === '/') return null;
+  if (/%(?:2f|5c)/i.test(path)) return 'The path must not have an encoded slash or backslash.';
   if (path.includes('//')) return 'The path must not have an empty segment.';
   if (EMPTY_TO_SERVICES.test(path)) {
     return 'The path must not have a segment `.` or `..`, nor one of nothing but blanks or path parameters (`;…`).';

@@ -1,9 +1,12 @@
+import { oddPartsOf } from './odd-path.ts';
 import { type Route, USAGE } from './route.ts';
 import { type AmbiguousPath, ambiguous, type Match, type PathRouter, pathRouterOf } from './router.ts';
 
 export interface Router {
   /** As `PathRouter.match`. @param host the Host field as it was sent, or null */
   match(path: string, method: string, host: string | null): Match | AmbiguousPath | null;
+  /** Whether the route that matches an odd path passes it, and no other route can match another reading of it. */
+  passes(path: string, method: string, host: string | null): boolean;
 }
 
 /** The length of the longest name (RFC 1035 section 2.3.4). */
@@ -23,7 +26,9 @@ const MAX_NAME = 253;
 export function* routerOf(routes: readonly Route[]): Generator<void, Router, void> {
   const byHost = routesByHost(routes);
   const elsewhere = yield* pathRouterOf([USAGE, ...routes.filter(({ hosts }) => hosts === null)]);
-  if (byHost.size === 0) return elsewhere;
+  if (byHost.size === 0) {
+    return { match: elsewhere.match, passes: (path, method) => passesIn([elsewhere], path, method) };
+  }
   const tables = yield* tablesOf(byHost);
   const wildcardsOf = function* (name: string): Generator<PathRouter> {
     for (let dot = name.indexOf('.'); dot !== -1; dot = name.indexOf('.', dot + 1)) {
@@ -37,18 +42,37 @@ export function* routerOf(routes: readonly Route[]): Generator<void, Router, voi
   };
   // A client chooses the host of its request, so only names of the settings are kept.
   const known = new Map([...byHost.keys()].map((name) => [name, tablesFor(name)]));
+  const tablesAt = (host: string | null) => {
+    const name = host === null ? '' : nameOf(host);
+    return known.get(name) ?? (name.length > MAX_NAME ? [elsewhere] : tablesFor(name));
+  };
   return {
     match: (path, method, host) => {
-      const name = host === null ? '' : nameOf(host);
-      const tables = known.get(name) ?? (name.length > MAX_NAME ? [elsewhere] : tablesFor(name));
-      return matchIn(tables, path, method);
+      const tables = tablesAt(host);
+      return matchIn(tables, 'matchSlashed', path, method) ?? matchIn(tables, 'matchBare', path, method);
     },
+    passes: (path, method, host) => passesIn(tablesAt(host), path, method),
   };
 }
 
-function matchIn(tables: readonly PathRouter[], path: string, method: string): Match | AmbiguousPath | null {
+function passesIn(tables: readonly PathRouter[], path: string, method: string): boolean {
+  const parts = oddPartsOf(path);
+  for (const table of tables) {
+    const found = table.matchSlashed(path, method);
+    if (found !== null) return found.route !== null && table.passes(found.route, parts);
+    if (table.mayServe(parts)) return false;
+  }
+  return false;
+}
+
+function matchIn(
+  tables: readonly PathRouter[],
+  how: 'matchSlashed' | 'matchBare',
+  path: string,
+  method: string,
+): Match | AmbiguousPath | null {
   for (const [i, table] of tables.entries()) {
-    const found = table.match(path, method);
+    const found = table[how](path, method);
     if (found === null) continue;
     const isAmbiguous =
       found.route !== null && tables.slice(0, i).some((before) => before.servesStricter(path, method, found));

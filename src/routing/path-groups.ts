@@ -1,6 +1,9 @@
 import type { Head } from '../http1/request-head.ts';
+import { faultOfPath } from '../http1/request-line.ts';
 import { IN_ONE_READING, type PlanGroup } from '../model/plan.ts';
+import { oddPartsOf, readableAs } from './odd-path.ts';
 import { mayBeReadOtherwise, plainPath, plainSegment } from './pattern.ts';
+import { type Branch, newBranch, plainSegmentsOf, plant } from './pattern-tree.ts';
 
 /*
  * Which groups of routes a request belongs to (`groups` in plans.yaml). A group is a list of patterns, as those of routes;
@@ -72,7 +75,10 @@ function isName(segment: string): boolean {
 
 type GroupMembers = Pick<PlanGroup, 'routes'>;
 /** A request, as far as it decides to which groups it belongs. */
-export type GroupedRequest = Pick<Head, 'method' | 'path'>;
+export type GroupedRequest = Pick<Head, 'method' | 'path'> & {
+  /** Whether `/x/**` has matched the path as `/x`: it is then in the groups of that pattern as well. */
+  readonly isBare?: boolean;
+};
 
 /** How the literal segments of a pattern are read. Its names and its `**` are those of its own text. */
 type Reading = (segment: string) => string;
@@ -82,6 +88,8 @@ interface CompiledRoute {
   readonly methods: ReadonlySet<string> | null;
   readonly asSent: RegExp;
   readonly plain: RegExp;
+  /** The pattern in its plainest form. */
+  readonly tree: Branch<true>;
 }
 
 /**
@@ -89,7 +97,8 @@ interface CompiledRoute {
  *
  * Attack: `/v1/%73earch/x`, `/v1/search;a=1/x` or `/v1/Search/x` is `/v1/search/x` for many services. So a path that may be read
  * otherwise is compared twice, as it was sent, and in its plainest form (pattern.ts). It belongs to the groups of both readings,
- * and where the two differ, no group replaces the limits of the plan: a client can only add budgets to its request.
+ * and where the two differ, no group replaces the limits of the plan: a client can only add budgets to its request. An odd path
+ * (odd-path.ts) has more readings, and belongs to the groups of all.
  */
 export class PathGroups {
   readonly #groups: readonly (readonly CompiledRoute[])[];
@@ -105,18 +114,32 @@ export class PathGroups {
   }
 
   /** The groups of a request: bit `i` is set for the group at index `i`, and `IN_ONE_READING` where two readings differ. */
-  matching({ path, method }: GroupedRequest): number {
+  matching({ path, method, isBare }: GroupedRequest): number {
+    const found = this.#inReadings(path, method);
+    return isBare === true ? found | this.#inReadings(`${path}/`, method) : found;
+  }
+
+  #inReadings(path: string, method: string): number {
     const found = this.#matching('asSent', path, method);
     if (!this.#comparesAllTwice && !mayBeReadOtherwise(path)) return found;
-    const foundPlain = this.#matching('plain', plainPath(path), method);
+    const foundPlain =
+      faultOfPath(path) === null ? this.#matching('plain', plainPath(path), method) : this.#readableAs(path, method);
     return found === foundPlain ? found : found | foundPlain | IN_ONE_READING;
   }
 
   #matching(reading: 'asSent' | 'plain', path: string, method: string): number {
+    return this.#having(method, (route) => route[reading].test(path));
+  }
+
+  #readableAs(path: string, method: string): number {
+    const parts = oddPartsOf(path);
+    return this.#having(method, ({ tree }) => readableAs(tree, parts).some(() => true));
+  }
+
+  #having(method: string, matches: (route: CompiledRoute) => boolean): number {
     let found = 0;
     for (let i = 0; i < this.#groups.length; i++) {
-      const isIn = (route: CompiledRoute) =>
-        (route.methods === null || route.methods.has(method)) && route[reading].test(path);
+      const isIn = (route: CompiledRoute) => (route.methods === null || route.methods.has(method)) && matches(route);
       if (this.#groups[i]!.some(isIn)) found |= 1 << i;
     }
     return found;
@@ -128,7 +151,14 @@ function compiled({ methods, path }: GroupRoute): CompiledRoute {
     methods: methods === null ? null : new Set(methods),
     asSent: expressionOf(path, asSent),
     plain: expressionOf(path, plainSegment),
+    tree: treeOf(path),
   };
+}
+
+function treeOf(path: string): Branch<true> {
+  const root = newBranch<true>();
+  plant(root, plainSegmentsOf(path), true);
+  return root;
 }
 
 /** No expression can backtrack: a slash, which no segment contains, ends each part. */

@@ -117,7 +117,10 @@ export function writePath({ depth, parts, keepsRest }: PathTemplate, path: strin
   }
   let written = '';
   for (const part of parts) written += typeof part === 'string' ? part : segments[part]!;
-  return keepsRest ? written + path.slice(from) : written;
+  if (!keepsRest) return written;
+  // `/x` has matched `/x/**`, so nothing follows, not even a slash.
+  if (from > path.length && written.length > 1) return written.slice(0, -1);
+  return written + path.slice(from);
 }
 
 function segmentsOf(pattern: string): readonly string[] {

@@ -84,7 +84,7 @@ function decoded(text: string): string {
  */
 
 /** Matches a path that may have another reading. Most have none, and then nothing more is done. */
-const HAS_OTHER_READING = /[%;A-Z]|\.(?:\/|$)/;
+const HAS_OTHER_READING = /[%;A-Z]|\.(?:\/|$)|\/\//;
 
 export function mayBeReadOtherwise(path: string): boolean {
   return HAS_OTHER_READING.test(path);

@@ -6,6 +6,9 @@ import type { Charge } from '../meter/charge.ts';
 import type { Brownout } from './brownouts.ts';
 import type { PathTemplate } from './path-template.ts';
 
+/** A form of odd paths that a route may pass as they were sent (odd-path.ts). */
+export type PassedForm = 'encodedSlashes' | 'dotSegments' | 'emptySegments';
+
 /** One entry of `routes` in gateway.yaml. */
 export interface Route {
   /** The hosts that it serves, in lower case: names, and `*.example.com` for all names below one; null: those that no route names. */
@@ -35,6 +38,8 @@ export interface Route {
   readonly deprecated: Deprecation | null;
   /** What all its responses say of it; null if nothing. */
   readonly announcement: Announcement | null;
+  /** The forms of odd paths that it passes; null for none. Its pattern then ends in `/**`. */
+  readonly passes: readonly PassedForm[] | null;
   /** How the path is written for the service; null if it is forwarded as it was sent. */
   readonly rewrite: PathTemplate | null;
   /** What is done to the fields that the service gets, and to those of its responses: its upstream's rules, then its own. */
@@ -75,6 +80,7 @@ export type Unbounding =
   | 'methods'
   | 'upstream'
   | 'announcement'
+  | 'passes'
   | 'rewrite'
   | 'timeouts'
   | 'retries'
@@ -93,6 +99,7 @@ export const USAGE: Route = Object.freeze({
   perAddress: null,
   deprecated: null,
   announcement: null,
+  passes: null,
   rewrite: null,
   requestHeaders: null,
   responseHeaders: null,

@@ -1,6 +1,8 @@
 import { Failure } from '../failure.ts';
 import { isLooser } from './bounds.ts';
+import { type OddParts, passedBy, readableAs } from './odd-path.ts';
 import { decode, faultOfPattern, mayBeReadOtherwise, plainSegment } from './pattern.ts';
+import { type Branch, isLiteral, newBranch, plainSegmentsOf, plant, type Segment, segmentsOf } from './pattern-tree.ts';
 import { type Route, USAGE } from './route.ts';
 
 export interface Match {
@@ -12,6 +14,8 @@ export interface Match {
    * that match the same paths.
    */
   readonly allow: string;
+  /** Whether the path is that of a pattern `/x/**` without the slash, `/x`. */
+  readonly isBare: boolean;
 }
 
 /** The match of a pattern. */
@@ -32,11 +36,19 @@ export interface PathRouter {
   /**
    * The route for a path and a method. The path alone decides which pattern matches; the method decides among the routes
    * with that pattern. If none of them has the method, the match has the route whose rules hold for the 405: the first
-   * that needs a key and is not deprecated. So the caller checks `route.methods`.
+   * that needs a key and is not deprecated. So the caller checks `route.methods`. If no route matches `/x`, `/x/**` does.
    * @param path the raw request path without its query and not decoded. The caller must have refused dot segments and
    *   encoded slashes.
    */
   match(path: string, method: string): Match | AmbiguousPath | null;
+  /** The same without that last rule, for a path that a route elsewhere may match. */
+  matchSlashed(path: string, method: string): Match | AmbiguousPath | null;
+  /** That rule alone. */
+  matchBare(path: string, method: string): Match | AmbiguousPath | null;
+  /** Whether a route that matches an odd path as it was sent passes it, and no narrower one can match another reading. */
+  passes(route: Route, parts: OddParts): boolean;
+  /** Whether a route here can match another reading of an odd path. */
+  mayServe(parts: OddParts): boolean;
   /**
    * Whether another spelling of a path that matches no route here matches one whose rules are stricter than those of a route elsewhere
    * that serves it.
@@ -44,25 +56,12 @@ export interface PathRouter {
   servesStricter(path: string, method: string, elsewhere: Match): boolean;
 }
 
-/** A segment of a pattern: a literal, `{name}`, or a last `**`. */
-type Segment = { readonly literal: string } | 'name' | 'rest';
-
-/** A node of the tree of patterns. A path takes one branch for each of its segments. */
-interface Branch<T> {
-  readonly literals: Map<string, Branch<T>>;
-  name: Branch<T> | null;
-  /** The value of the pattern that ends here. */
-  here: T | null;
-  /** The value of the pattern that continues with `**`. */
-  rest: T | null;
-}
-
 /**
  * Makes a router of the routes (contract section 2, gateway.yaml). It yields after each route, because ten thousand routes
  * at once would delay requests. Routes with the same pattern share one place in the trees.
  *
  * `{name}` matches one segment that is not empty. A last `/**` matches everything after that slash, so `/x/**` matches
- * `/x/`, `/x/a` and `/x/a/b` but not `/x`. If several patterns match, the first segment in which they differ decides: a
+ * `/x/`, `/x/a` and `/x/a/b`, and `/x` only if no route does. If several patterns match, the first segment in which they differ decides: a
  * literal wins over `{name}`, `{name}` over `**`. Comparison is raw and case-sensitive.
  *
  * Attack: `/v1/%61dmin` as it was sent matches `/v1/**`. The service behind the gateway decodes it and serves `/v1/admin`
@@ -105,8 +104,8 @@ export function* pathRouterOf(routes: readonly Route[]): Generator<void, PathRou
     yield;
   }
   yield* plain.compare();
-  const matchSegments = (path: string, method: string) => {
-    const sent = cut(path, depth);
+  const matchSegments = (path: string, method: string, isBare: boolean) => {
+    const sent = cut(path, depth, isBare);
     const found = search(asSent, sent, 0);
     if (found !== null && plain.surroundsStricter(found, method) && plain.mayMeanOther(path)) {
       const stricter = plain.stricterThan(found, sent, method);
@@ -119,16 +118,25 @@ export function* pathRouterOf(routes: readonly Route[]): Generator<void, PathRou
     if (other === found) return forMethod(found, method);
     return ambiguous(forMethod(found, method), forMethod(other, method));
   };
-  return {
+  const matchSlashed = (path: string, method: string) => {
     // A literal pattern that equals the path is the most specific match under both readings.
-    match: (path, method) => {
-      const found = exact.get(path);
-      if (found !== undefined) return forMethod(found, method);
-      return path.startsWith('/') ? matchSegments(path, method) : null;
-    },
+    const found = exact.get(path);
+    if (found !== undefined) return forMethod(found, method);
+    return path.startsWith('/') ? matchSegments(path, method, false) : null;
+  };
+  const matchBare = (path: string, method: string) => {
+    const found = path.startsWith('/') ? matchSegments(path, method, true) : null;
+    return found === null || found.route === null ? found : { ...found, isBare: true };
+  };
+  return {
+    match: (path, method) => matchSlashed(path, method) ?? matchBare(path, method),
+    matchSlashed,
+    matchBare,
+    passes: (route, parts) => plain.passes(route, parts),
+    mayServe: (parts) => plain.mayServe(parts),
     servesStricter: (path, method, elsewhere) =>
       plain.mayMeanOther(path) &&
-      plain.stricterThan({ ...elsewhere, byMethod: null }, cut(path, depth), method) !== null,
+      plain.stricterThan({ ...elsewhere, byMethod: null }, cut(path, depth, false), method) !== null,
   };
 }
 
@@ -144,13 +152,13 @@ class PlainRoutes {
   readonly #lists = new Map<string, { readonly segments: readonly Segment[]; readonly matches: PatternMatch[] }>();
   /** The methods for which a route surrounds stricter ones. Left out: none. */
   readonly #surrounding = new Map<PatternMatch, Set<string>>();
+  /** The patterns that are more specific than that of a route which passes odd paths, or the same in this form. */
+  readonly #narrower = new Map<Route, Branch<true>>();
   /** Whether a pattern is not in its plainest form itself, so that a path that is has two readings as well. */
   #comparesAll = false;
 
   add(path: string, match: PatternMatch): void {
-    const segments = segmentsOf(path).map((segment) =>
-      isLiteral(segment) ? { literal: plainSegment(segment.literal) } : segment,
-    );
+    const segments = plainSegmentsOf(path);
     const shape = JSON.stringify(segments);
     this.#comparesAll ||= shape !== JSON.stringify(segmentsOf(path));
     const list = this.#lists.get(shape);
@@ -166,8 +174,10 @@ class PlainRoutes {
   /** Finds the routes that surround stricter ones. Called once, when all are added. */
   *compare(): Generator<void> {
     for (const { segments, matches } of this.#lists.values()) {
+      if (matches.length > 1) for (const match of matches) this.#addNarrower(match, segments);
       for (const outers of surrounding(this.#root, segments, true)) {
         for (const outer of outers) {
+          this.#addNarrower(outer, segments);
           for (const method of routesOf(outer).flatMap((route) => route.methods)) {
             if (!matches.some((inner) => servesLooser(outer, inner, method))) continue;
             this.#surrounding.set(outer, (this.#surrounding.get(outer) ?? new Set()).add(method));
@@ -176,6 +186,25 @@ class PlainRoutes {
       }
       yield;
     }
+  }
+
+  #addNarrower(outer: PatternMatch, segments: readonly Segment[]): void {
+    for (const route of routesOf(outer)) {
+      if (route.passes === null) continue;
+      const root = this.#narrower.get(route) ?? newBranch<true>();
+      this.#narrower.set(route, root);
+      plant(root, segments, true);
+    }
+  }
+
+  passes(route: Route, parts: OddParts): boolean {
+    if (route.passes === null || !passedBy(route.passes, segmentsOf(route.path).length - 1, parts)) return false;
+    const narrower = this.#narrower.get(route);
+    return narrower === undefined || !readableAs(narrower, parts).some(() => true);
+  }
+
+  mayServe(parts: OddParts): boolean {
+    return readableAs(this.#root, parts).some(() => true);
   }
 
   surroundsStricter(match: PatternMatch, method: string): boolean {
@@ -187,8 +216,8 @@ class PlainRoutes {
   }
 
   /** The most specific route that a reading of a path matches, and that is stricter than the one that matches it as it was sent; null if there is none. */
-  stricterThan(found: PatternMatch, { segments, whole }: Cut, method: string): PatternMatch | null {
-    for (const matches of matching(this.#root, { segments: segments.map(plainSegment), whole }, 0)) {
+  stricterThan(found: PatternMatch, path: Cut, method: string): PatternMatch | null {
+    for (const matches of matching(this.#root, { ...path, segments: path.segments.map(plainSegment) }, 0)) {
       // Those that follow are less specific.
       if (matches.includes(found)) return null;
       for (const match of matches) if (servesLooser(found, match, method)) return match;
@@ -241,10 +270,11 @@ function matchOf(group: readonly Route[]): PatternMatch {
   const rankOf = ({ perAddress, deprecated }: Route) => (perAddress === null ? 0 : 2) + (deprecated === null ? 0 : 1);
   const route = routes.toSorted((a, b) => rankOf(a) - rankOf(b))[0]!;
   const name = nameOf(route);
-  if (routes.length === 1) return Object.freeze({ route, name, allow, byMethod: null });
-  const matches = routes.map((route): Match => Object.freeze({ route, name: nameOf(route), allow }));
+  const isBare = false;
+  if (routes.length === 1) return Object.freeze({ route, name, allow, isBare, byMethod: null });
+  const matches = routes.map((route): Match => Object.freeze({ route, name: nameOf(route), allow, isBare }));
   const byMethod = new Map(matches.flatMap((match) => match.route.methods.map((method) => [method, match] as const)));
-  return Object.freeze({ route, name, allow, byMethod });
+  return Object.freeze({ route, name, allow, isBare, byMethod });
 }
 
 function nameOf({ hosts, path }: Route): string {
@@ -335,6 +365,29 @@ export function findSurrounding(
   );
 }
 
+/** The patterns `/x/**` that also match `/x`, by index: no other route of one of their hosts matches that. */
+export function findBare(routes: readonly Pick<Route, 'hosts' | 'path'>[]): readonly number[] {
+  const roots = new Map<string | null, Branch<true>>();
+  for (const { hosts, path } of routes) {
+    for (const host of hosts ?? [null]) {
+      const root = roots.get(host) ?? newBranch<true>();
+      roots.set(host, root);
+      plant(root, decodedSegmentsOf(path), true);
+    }
+  }
+  // No literal has braces, so a name of this pattern is matched by a name of another.
+  const isTaken = (host: string | null, segments: readonly string[]) => {
+    const root = roots.get(host);
+    return root !== undefined && matching(root, { segments, whole: true, isBare: false }, 0).some(() => true);
+  };
+  return [...routes.keys()].filter((index) => {
+    const { hosts, path } = routes[index]!;
+    if (!path.endsWith('/**') || path === '/**') return false;
+    const segments = path.split('/').slice(1, -1).map(decode);
+    return (hosts ?? [null]).some((host) => ![host, null].some((of) => isTaken(of, segments)));
+  });
+}
+
 /** @param isSame whether the pattern itself lies below this branch, so that no less specific segment has been seen yet */
 function* surrounding<T>(branch: Branch<T>, segments: readonly Segment[], isSame: boolean): Generator<T> {
   const [segment, ...others] = segments;
@@ -372,67 +425,34 @@ function* allBelow<T>(branch: Branch<T>): Generator<T> {
 /** Encodings of visible ASCII characters such as %61 and %40, which a path may also contain unencoded. */
 const ENCODED_NEEDLESSLY = /%(?:2[1-9a-f]|[3-6][0-9a-f]|7[0-9a-e])/i;
 
-function segmentsOf(pattern: string): readonly Segment[] {
-  return pattern
-    .slice(1)
-    .split('/')
-    .map((text) => (text === '**' ? 'rest' : text.startsWith('{') ? 'name' : { literal: text }));
-}
-
 function decodedSegmentsOf(pattern: string): readonly Segment[] {
   return segmentsOf(pattern).map((segment) => (isLiteral(segment) ? { literal: decode(segment.literal) } : segment));
-}
-
-function isLiteral(segment: Segment): segment is { readonly literal: string } {
-  return typeof segment === 'object';
-}
-
-function newBranch<T>(): Branch<T> {
-  return { literals: new Map(), name: null, here: null, rest: null };
-}
-
-/** Adds a pattern below `root`. @returns into how many segments a path must be split to match it */
-function plant<T>(root: Branch<T>, segments: readonly Segment[], value: T): number {
-  let branch = root;
-  for (const [i, segment] of segments.entries()) {
-    if (segment === 'rest') {
-      branch.rest = value;
-      return i;
-    }
-    let next = isLiteral(segment) ? branch.literals.get(segment.literal) : branch.name;
-    if (!next) {
-      next = newBranch();
-      if (isLiteral(segment)) branch.literals.set(segment.literal, next);
-      else branch.name = next;
-    }
-    branch = next;
-  }
-  branch.here = value;
-  return segments.length;
 }
 
 interface Cut {
   readonly segments: readonly string[];
   /** False if more segments follow. */
   readonly whole: boolean;
+  /** Whether a path that ends before a `/**` matches it. */
+  readonly isBare: boolean;
 }
 
 /** Splits off the first `most` segments of a path. The rest is never read. */
-function cut(path: string, most: number): Cut {
+function cut(path: string, most: number, isBare: boolean): Cut {
   const segments: string[] = [];
   let from = 1;
   while (segments.length < most) {
     const end = path.indexOf('/', from);
     segments.push(end === -1 ? path.slice(from) : path.slice(from, end));
-    if (end === -1) return { segments, whole: true };
+    if (end === -1) return { segments, whole: true, isBare };
     from = end + 1;
   }
-  return { segments, whole: false };
+  return { segments, whole: false, isBare };
 }
 
 function search(branch: Branch<PatternMatch>, path: Cut, at: number): PatternMatch | null {
   const segment = path.segments[at];
-  if (segment === undefined) return path.whole ? branch.here : branch.rest;
+  if (segment === undefined) return path.whole ? (branch.here ?? (path.isBare ? branch.rest : null)) : branch.rest;
   const literal = branch.literals.get(segment);
   const found = literal === undefined ? null : search(literal, path, at + 1);
   if (found !== null) return found;

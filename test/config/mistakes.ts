@@ -287,6 +287,15 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
     '8:74: routes[5].respond.headers.RateLimit',
     '8:90: routes[5].respond.headers.Content-Type',
   ),
+  'passed-paths': gateway(
+    'accepts',
+    '3:66: routes[0].encodedSlashes',
+    '4:62: routes[1].dotSegments',
+    '5:72: routes[2].emptySegments',
+    '7:68: routes[4].options',
+    '8:30: routes[5].options',
+    '10:13: routes[7].path',
+  ),
   retries: gateway(
     'refuses',
     '4:58: routes[1].retries',

@@ -210,7 +210,8 @@ describe('a route around another one is warned of (reliability 118)', () => {
     const file = fileWith(`upstreams: { ${upstreams} }\nroutes:\n${routes.replace(/^ *- /gm, '- ').trim()}\n`);
     const { warnings } = await load({ TOLLGATE_CONFIG: file });
     // The others are about plans.yaml.
-    return warnings.flatMap((line) => (line.startsWith(file) ? [line.slice(file.length + 1)] : []));
+    const own = warnings.flatMap((line) => (line.startsWith(file) ? [line.slice(file.length + 1)] : []));
+    return own.filter((line) => !line.includes('also matches'));
   };
   const looser = (rules: string, place = '3:11: routes[0].path: /v1/** surrounds routes[1] (/v1/admin)') =>
     `${place} with looser rules (${rules}): a service that ignores a trailing slash in a path, or decodes it twice, serves that route under them, too. Give both the same rules, or let the service refuse such paths.`;
@@ -280,6 +281,21 @@ describe('a route around another one is warned of (reliability 118)', () => {
     expect(await warned(routes, upstreams('http://127.0.0.1:9002'))).toEqual([]);
     expect(await warned(routes, upstreams('http://127.0.0.1:9000'))).toEqual([looser('no key')]);
   });
+});
+
+test('a route `/x/**` that also matches `/x` is warned of, unless a route of its hosts or without hosts has that', async () => {
+  const paths = ['/a/**', '/b/**', '/b', '/c/{x}/**', '/c/{y}', '/{z}/d/**', '/e/f/**', '/e/**'];
+  const routes = [
+    ...paths.map((path) => `path: '${path}'`),
+    "path: '/g/**', hosts: [a.example, b.example]",
+    'path: /g, hosts: [a.example]',
+    "path: '/h/**', hosts: [a.example]",
+    'path: /h',
+  ];
+  const file = fileWith(`routes:\n${routes.map((route) => `- { ${route}, respond: {} }\n`).join('')}`);
+  const { warnings } = await load({ TOLLGATE_CONFIG: file });
+  const found = warnings.map((line) => /routes\[(\d+)\]\.path: also matches (\S+),/.exec(line)?.slice(1).join(' '));
+  expect(found.filter((one) => one !== undefined)).toEqual(['0 /a', '5 /{z}/d', '7 /e', '8 /g']);
 });
 
 describe('nothing is loaded from', () => {
