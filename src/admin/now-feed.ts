@@ -133,7 +133,7 @@ export class NowFeed {
       if (report !== null) refused.push(report);
       lookedAt++;
     }
-    const wanted = { share: NEAR_SHARE, most: MAX_NEAR };
+    const wanted = { share: NEAR_SHARE, window: null, most: MAX_NEAR };
     const { keys: near, unreadable } = await nearLimits(store, await this.#fleet.presence.near(), wanted);
     const nearUnreadable = unreadableReport(unreadable.slice(0, MAX_NEAR));
     return { refused, refusedMore, near, nearUnreadable, asOf: at };

@@ -405,7 +405,7 @@ async function serve(run: Run, opened: Foundation, assembly: Assembly) {
 async function openAdmin(
   run: Run,
   opened: Foundation,
-  { gateway, metrics, heap, draining, surroundings, telemetry }: Assembly,
+  { gateway, services, metrics, heap, draining, surroundings, telemetry }: Assembly,
 ) {
   const { env, context, live, log, closers, later } = run;
   const { settings } = live;
@@ -420,6 +420,7 @@ async function openAdmin(
     certificateExpiresAtMs: certificates?.source.current?.expiresAtMs ?? null,
     connections: later.listener?.connections() ?? 0,
     inFlight: gateway.inFlight,
+    callsWithoutNetwork: services.networks.uncounted,
     upstreams: upstreams.states(),
   });
   const identity = identityOf(settings, 1, () => later.listener ?? settings.listen);

@@ -61,7 +61,7 @@ export function factsOf(
   identity: GatewayIdentity,
   { ready, draining, store, outage, settings, faults, memory }: Readiness,
   versions: GatewayFacts['versions'],
-  { certificateExpiresAtMs, connections, inFlight, upstreams }: ProcessState,
+  { certificateExpiresAtMs, ...state }: ProcessState,
 ): GatewayFacts {
   return {
     ...identity,
@@ -69,6 +69,6 @@ export function factsOf(
     certificate: certificateExpiresAtMs === null ? null : { expiresAt: new Date(certificateExpiresAtMs).toISOString() },
     faults: faults ?? [],
     memory: memory ?? 'enough',
-    ...{ connections, inFlight, upstreams },
+    ...state,
   };
 }

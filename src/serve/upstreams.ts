@@ -124,7 +124,7 @@ function upstreamStateOf(name: string, { inFlight, targets, deadlines }: Upstrea
   return {
     name,
     inFlight,
-    targets: targets.map((target) => ({ name: target.name, usable: !target.isEjected(nowMs) })),
+    targets: targets.map((target) => ({ name: target.name, usable: !target.isEjected(nowMs), weight: target.weight })),
   };
 }
 

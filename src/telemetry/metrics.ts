@@ -84,7 +84,7 @@ interface ThreadUse {
 export interface UpstreamState {
   readonly name: string;
   readonly inFlight: number;
-  readonly targets: readonly { readonly name: string; readonly usable: boolean }[];
+  readonly targets: readonly { readonly name: string; readonly usable: boolean; readonly weight: number }[];
 }
 
 /** The supervisor counts these. A gateway without a supervisor shows 0, so that the metric always exists. */

@@ -55,6 +55,8 @@ export class NetworkCounter {
   /** By key, the one that waits longest first. */
   readonly #waiting = new Map<string, Counted>();
   #networks = 0;
+  /** Calls that were not counted, because of too many keys. */
+  uncounted = 0;
   readonly writes = new BackgroundWrites(FLUSH_MS, (all) => this.#writeDue(all));
 
   constructor(options: NetworkCounterOptions) {
@@ -83,7 +85,10 @@ export class NetworkCounter {
     const nowS = Math.floor(this.#options.nowMs() / 1_000);
     let key = this.#waiting.get(keyId);
     if (key === undefined) {
-      if (this.#waiting.size >= MAX_KEYS) return null;
+      if (this.#waiting.size >= MAX_KEYS) {
+        this.uncounted++;
+        return null;
+      }
       key = { keyId, sinceS: nowS, networks: new Map(), ended: new Map() };
       this.#waiting.set(keyId, key);
     }
@@ -151,7 +156,10 @@ export class NetworkCounter {
 
   #putBack(earlier: Counted): void {
     const later = this.#waiting.get(earlier.keyId);
-    if (later === undefined && this.#waiting.size >= MAX_KEYS) return;
+    if (later === undefined && this.#waiting.size >= MAX_KEYS) {
+      for (const { count } of [...earlier.networks.values(), ...earlier.ended.values()]) this.uncounted += count;
+      return;
+    }
     if (later !== undefined) {
       this.#take(later);
       for (const what of ['networks', 'ended'] as const) {

@@ -24,7 +24,11 @@ test('a customer that cannot be read is listed once and takes no place of a call
     const candidates = [...ids, ...near.map(({ id }) => id)].map((id) => ({
       ...({ id, plan: 'pro', window: 'minute', cost: 1, share: 0, atMs: 0 } as const),
     }));
-    const found = await nearLimits(atPresent({ ...context, customers }), candidates, { share: 0, most: 2 });
+    const found = await nearLimits(atPresent({ ...context, customers }), candidates, {
+      share: 0,
+      window: null,
+      most: 2,
+    });
     expect(found.unreadable.map(({ id }) => id)).toEqual([damaged]);
     expect(found.keys.map(({ id }) => id).toSorted()).toEqual(near.map(({ id }) => id).toSorted());
     return 0;

@@ -39,7 +39,7 @@ function counted() {
     const call = (clientAddress: string, consumerId = 'key_a') => counter.count({ consumerId, clientAddress });
     const attempt = (clientAddress: string, last4: string, keyId = 'key_a') =>
       counter.count({ consumerId: null, endedSecret: { keyId, last4 }, clientAddress });
-    return { call, attempt, flush: (all = true) => counter.writes.flush(all) };
+    return { call, attempt, flush: (all = true) => counter.writes.flush(all), uncounted: () => counter.uncounted };
   };
   const report = (id = 'key_a') => networksReport(records.get(id) ?? null, state.nowMs);
   return { gateway, records, report, state };
@@ -158,4 +158,23 @@ test('a damaged record is begun anew', async () => {
   call('203.0.113.7');
   await flush();
   expect(report().networks).toMatchObject([{ calls: 1, share: 1 }]);
+});
+
+// Fault: calls of further keys were left out, and no screen said so.
+test('calls of more keys than are counted at a time are left out, and how many is known (reliability 514)', async () => {
+  const { gateway, report, state } = counted();
+  const { call, flush, uncounted } = gateway();
+  for (let i = 0; i < 10_000; i++) call('203.0.113.7', `key_${i}`);
+  expect(uncounted()).toBe(0);
+  for (let i = 0; i < 3; i++) call('203.0.113.7', 'key_late');
+  call('203.0.113.7', 'key_0');
+  expect(uncounted()).toBe(3);
+  state.isAway = true;
+  const flushed = flush(false);
+  state.nowMs += 20_000;
+  await flush(false);
+  await flushed;
+  state.isAway = false;
+  await flush();
+  expect([report('key_0').networks[0]?.calls, report('key_late').networks]).toEqual([2, []]);
 });

@@ -23,7 +23,7 @@ const FONTS: Readonly<Record<string, string>> = {
 const GROUPS = [
   {
     name: 'dialogs',
-    test: /\/page\/(?:help|finder|operation-dialog|screens\/(?:opened-dialog|key-form|key-dialogs|recent-use))\.tsx$/,
+    test: /\/page\/(?:help|finder|operation-dialog|screens\/(?:opened-dialog|bulk-dialog|key-form|key-dialogs|recent-use))\.tsx$/,
   },
   { name: 'plans', test: /\/screens\/plans-(?!kept)|\/kit\/(?:editor|patch-view|yaml-parts|run)\./ },
   {
@@ -32,7 +32,7 @@ const GROUPS = [
   },
   {
     name: 'records',
-    test: /\/screens\/(?:(?:key|keys|customer|customers|retiring|audit|list)-screen|key-table|key-details|caller-card|caller-record|customer-facts|customers-by-use|where-from|last-)|\/kit\/(?:use|csv|more|search)\./,
+    test: /\/screens\/(?:(?:caller|keys|customers|retiring|audit|list)-screen|key-table|key-details|caller-card|caller-record|customers-by-use|where-from|last-)|\/kit\/(?:use|csv|search)\./,
   },
   { name: 'main', test: /./ },
 ].map((group, i) => ({ ...group, priority: 9 - i, includeDependenciesRecursively: false }));

@@ -477,7 +477,7 @@ export const showKeyNetworks = defineOperation({
   sentence: 'From which networks a key was called in the last 30 to 40 days, and attempts with its ended secrets.',
   description:
     'Gateways add what they have counted about every ten seconds, later where thousands of keys are in use. Each process counts up to 10,000 keys ' +
-    'at a time and does not count the calls of further ones. The key may be revoked.',
+    'at a time and does not count the calls of further ones, which `callsWithoutNetwork` of `GET /gateways` counts. The key may be revoked.',
   on: 'store',
   needsNoPlans: true,
   output: keyNetworks,

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { Failure, Refused } from '../../failure.ts';
 import { isTokenHolder } from '../../identify/api-key.ts';
 import { judgement, lastCalls, refusal } from '../../model/refusal.ts';
+import { windowName } from '../../model/values.ts';
 import { usageOf } from '../account-usage.ts';
 import { explanationsIn, type FoundRefusal } from '../fleet/explanations.ts';
 import { NEAR_SHARE, nearLimit, nearLimits } from '../live/near-limits.ts';
@@ -65,6 +66,9 @@ export const listNear = defineOperation({
       .optional()
       .describe('How much of a window is used from which on, in percent.')
       .meta({ default: String(NEAR_SHARE), examples: ['80'] }),
+    window: windowName
+      .optional()
+      .describe('Only limits of this window, also those of a customer, a group of routes or a unit. Any unless given.'),
   }),
   output: z.strictObject({
     keys: z.array(nearLimit).max(MAX_NEAR),
@@ -73,8 +77,8 @@ export const listNear = defineOperation({
     ),
   }),
   fails: { store_unavailable: true },
-  async run({ fleet, store }, { used = NEAR_SHARE }) {
-    const wanted = { share: Number(used), most: MAX_NEAR };
+  async run({ fleet, store }, { used = NEAR_SHARE, window = null }) {
+    const wanted = { share: Number(used), window, most: MAX_NEAR };
     const { keys, unreadable } = await nearLimits(atPresent(await store()), await fleet.presence.near(), wanted);
     return { output: { keys, unreadable: unreadableReport(unreadable) } };
   },

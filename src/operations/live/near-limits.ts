@@ -3,7 +3,7 @@ import type { HistoryStore, RefusedConsumer } from '../../admit/history-store.ts
 import { type ReportedWindow, usageReport } from '../../admit/usage-report.ts';
 import { byReadability, type Listed, UnreadableRecord } from '../../model/record.ts';
 import type { NearCandidate } from '../../model/refusal.ts';
-import { count, type LimitName, limitName } from '../../model/values.ts';
+import { count, type LimitName, limitName, type WindowName } from '../../model/values.ts';
 import { ownerOf } from '../account-owners.ts';
 import { allowanceOfOwner, customerOfKey } from '../key-report.ts';
 import { unixSeconds } from '../operation-values.ts';
@@ -30,6 +30,13 @@ interface NearSources extends Pick<RefusedSources, 'keys' | 'customers' | 'plans
   readonly history: Pick<HistoryStore, 'refusedNow'>;
 }
 
+interface NearAsked {
+  /** How much of a window is used from which on, in percent. */
+  readonly share: number;
+  /** Only this window, of whatever is counted in it; null for any. */
+  readonly window: WindowName | null;
+}
+
 /** How much of a window a caller near a limit has used unless another share is asked for, in percent. */
 export const NEAR_SHARE = 90;
 const READ_AT_ONCE = 50;
@@ -39,14 +46,14 @@ const MAX_LOOKED_AT = 400;
 /**
  * Asks the store which candidates are still near a limit. Those that are refused are not: GET /admin/now lists them.
  * @param candidates those with the smallest share left first
- * @param share how much of a window is used from which on, in percent
  * @throws Failure `store_unavailable`
  */
 export async function nearLimits(
   sources: NearSources,
   candidates: readonly NearCandidate[],
-  { share, most }: { readonly share: number; readonly most: number },
+  wanted: NearAsked & { readonly most: number },
 ): Promise<{ readonly keys: readonly NearReport[]; readonly unreadable: readonly UnreadableRecord[] }> {
+  const { share, most } = wanted;
   // A request that cost more than one may have left less than the next one costs, whatever the share.
   const possible = candidates.filter(({ share: left, cost }) => left * 100 <= 100 - share || cost > 1);
   if (possible.length === 0) return { keys: [], unreadable: [] };
@@ -59,7 +66,7 @@ export async function nearLimits(
   const unreadable = new Map<string, UnreadableRecord>();
   for (let from = 0; from < asked.length && near.length < most; from += READ_AT_ONCE) {
     const some = asked.slice(from, from + READ_AT_ONCE);
-    const reports = await Promise.all(some.map((one) => nearReport(one, refused.get(one.id), share, sources)));
+    const reports = await Promise.all(some.map((one) => nearReport(one, refused.get(one.id), wanted, sources)));
     const found = byReadability(reports.flat());
     near.push(...found.readable);
     for (const record of found.unreadable) unreadable.set(record.id, record);
@@ -72,7 +79,7 @@ export async function nearLimits(
 async function nearReport(
   { id: accountId, plan: named, cost }: NearCandidate,
   entry: RefusedConsumer | undefined,
-  share: number,
+  { share, window: only }: NearAsked,
   sources: NearSources,
 ): Promise<Listed<NearReport>[]> {
   const caller = await ownerOf(accountId, sources);
@@ -91,6 +98,7 @@ async function nearReport(
     LimitName,
     ReportedWindow,
   ][]) {
+    if (only !== null && window !== only && !window.endsWith(`-${only}`)) continue;
     if (limit === 'unlimited' || remaining === 'unlimited' || limit === 0) continue;
     // What its next request takes of a unit in advance is not known.
     if (used * 100 < limit * share && remaining >= (unit === undefined ? cost : 1)) continue;

@@ -96,6 +96,7 @@ export interface ProcessState {
   readonly certificateExpiresAtMs: number | null;
   readonly connections: number;
   readonly inFlight: number;
+  readonly callsWithoutNetwork: number;
   readonly upstreams: GatewayFacts['upstreams'];
 }
 
@@ -181,12 +182,27 @@ export const gatewayFacts = z.object({
   memory: z.enum(['enough', 'short']),
   connections: count,
   inFlight: count,
+  callsWithoutNetwork: count
+    .optional()
+    .describe(
+      'Calls since its start that `GET /keys/{id}/networks` lacks, because more keys called at a time than it counts. Absent in a gateway of an earlier version.',
+    ),
   upstreams: z
     .array(
       z.object({
         name: z.string(),
         inFlight: count,
-        targets: z.array(z.object({ name: z.string(), usable: z.boolean() })),
+        targets: z.array(
+          z.object({
+            name: z.string(),
+            usable: z.boolean(),
+            weight: count
+              .optional()
+              .describe(
+                'Its part of the requests beside the weights of the others; 0 takes it out. Absent in a gateway of an earlier version.',
+              ),
+          }),
+        ),
       }),
     )
     .describe('Of another gateway with very many targets, only those that are not usable, or none.'),

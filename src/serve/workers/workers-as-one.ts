@@ -94,7 +94,7 @@ function joinedState(states: readonly ProcessState[]): ProcessState {
     const all = states.flatMap((state) => state.upstreams.filter((one) => one.name === name));
     const targets = all[0]!.targets.map((target) => {
       const same = all.flatMap((one) => one.targets.filter((other) => other.name === target.name));
-      return { name: target.name, usable: same.every(({ usable }) => usable) };
+      return { ...target, usable: same.every(({ usable }) => usable) };
     });
     return { name, inFlight: all.reduce((total, { inFlight }) => total + inFlight, 0), targets };
   });
@@ -103,6 +103,7 @@ function joinedState(states: readonly ProcessState[]): ProcessState {
     certificateExpiresAtMs: expiries.length === 0 ? null : Math.min(...expiries),
     connections: sum(({ connections }) => connections),
     inFlight: sum(({ inFlight }) => inFlight),
+    callsWithoutNetwork: sum(({ callsWithoutNetwork }) => callsWithoutNetwork),
     upstreams,
   };
 }

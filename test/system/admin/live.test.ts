@@ -37,7 +37,7 @@ describe('two gateways on one Redis', () => {
       expect([complete, gateways.length, gateways[0].self, gateways[1].self]).toEqual([true, 2, true, false]);
       expect(gateways[1]).toMatchObject({ ready: true, store: 'present', workers: 1, settings: 'in_force' });
       expect(gateways[1].upstreams).toEqual([
-        { name: 'store', inFlight: 0, targets: [{ name: expect.any(String), usable: true }] },
+        { name: 'store', inFlight: 0, targets: [{ name: expect.any(String), usable: true, weight: 1 }] },
       ]);
     }
   });
@@ -172,6 +172,7 @@ describe('two gateways on one Redis', () => {
     await eventually(async () => expect(await isNear('?used=60')).toBe(true), { withinMs: 8_000 });
     expect([await isNear('?used=70'), await isNear('')]).toEqual([false, false]);
     expect((await ask(other, 'GET', '/admin/near?used=49')).status).toBe(400);
+    expect([await isNear('?used=60&window=minute'), await isNear('?used=60&window=day')]).toEqual([true, false]);
   });
 });
 

@@ -177,6 +177,9 @@ test('no dialog has such a fault, nor the sign-in form', async () => {
   };
   await page.goto('/console/keys');
   await look('Create key…', 'create');
+  await page.getByRole('checkbox', { name: 'Select row 1', exact: true }).check();
+  faults.push(...(await faultsOf(page, 'a selection')));
+  await look('Suspend…', 'suspend several');
   await page.goto(`/console/keys/${stand.keys.banned.id}`);
   await page.getByRole('meter').first().waitFor();
   for (const name of ['Edit…', 'Lift the ban…', 'Top up…', 'Reset usage…']) await look(name, name);

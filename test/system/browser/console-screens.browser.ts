@@ -197,12 +197,17 @@ describe.each([
     const today = new Date().toISOString().slice(0, 10);
     expect(lines.at(-1)!.startsWith(`${stand.keys.fine.id},${today},requests,`)).toBe(true);
     await page.getByRole('button', { name: 'Other' }).click();
-    await page.getByLabel('First day').fill('2026-02-30');
-    await page.getByRole('button', { name: 'Show' }).click();
-    await page.getByRole('alert').getByText('Give both days as YYYY-MM-DD.').waitFor();
-    await page.getByLabel('First day').fill(today);
-    await page.getByRole('button', { name: 'Show' }).click();
-    await page.waitForURL(new RegExp(`from=${today}&to=${today}`));
+    const show = page.getByRole('button', { name: 'Show', exact: true });
+    await page.getByLabel('From', { exact: true }).fill('2026-02-30');
+    await show.click();
+    await page.getByRole('alert').getByText('Give a beginning such as').waitFor();
+    await page.getByLabel('From', { exact: true }).fill('2026-11-20');
+    await page.getByLabel('To', { exact: true }).fill('2026-11-19');
+    await show.click();
+    await page.getByRole('alert').getByText('The end is not after the beginning.').waitFor();
+    await page.getByLabel('To', { exact: true }).fill('');
+    await show.click();
+    await page.waitForURL(/range=custom&from=2026-11-[12]\d/);
   });
 
   test('a list says how much of it is shown, also if that is one', async () => {
@@ -387,7 +392,8 @@ describe.each([
     const { page } = viewer;
     await page.goto('/console/keys');
     await page.getByRole('link', { name: 'Near a limit' }).click();
-    await page.getByRole('button', { name: 'From 80 %', pressed: true }).waitFor();
+    await page.getByLabel('Window').selectOption('day');
+    await page.waitForURL(/[?]callers=near&window=day$/);
     await page.reload();
     await page.getByRole('tab', { name: 'Near a limit', selected: true }).waitFor();
     await page.getByRole('tab', { name: 'Banned' }).click();

@@ -20,7 +20,7 @@ async function snapshot({
   const { registry, storeFailed } = createMetrics({
     connections: () => 2,
     inFlight: () => 1,
-    upstreams: () => [{ name: 'store', inFlight: 3, targets: [{ name: 'a', usable: up === 1 }] }],
+    upstreams: () => [{ name: 'store', inFlight: 3, targets: [{ name: 'a', usable: up === 1, weight: 1 }] }],
     store: () => up,
     certificateExpiresAtMs: () => expiresAtMs,
     versions: () => ({ settings: 's', plans: 'p' }),

@@ -3,7 +3,7 @@ import { nameOf, pathOf } from './kit/callers.tsx';
 import { notify, settledText } from './kit/dialog.tsx';
 import { countText, lengthText, ordinal, plural, Until } from './kit/format.tsx';
 import { type DrawUndo, InFlight, limitText, type TopUpPart, WindowList } from './kit/limit-windows.tsx';
-import { Badge, Section } from './kit/page.tsx';
+import { Badge, Facts, Note, Section } from './kit/page.tsx';
 import { Shown } from './kit/states.tsx';
 import { ApiError, type Resource, request, useResource } from './requests.ts';
 import { useMay } from './signed-in.tsx';
@@ -110,50 +110,39 @@ function Strikes({ of: { strikes, ban, rung, nextBanSeconds }, plan }: { of: Usa
   if (nextBanSeconds === null) return <p class="muted">This plan has no bans.</p>;
   const rule = plan?.bans ?? null;
   return (
-    <dl class="facts">
-      {ban === null && (
-        <>
-          <dt>Strikes</dt>
-          <dd>
-            {rule === null ? countText(strikes) : `${countText(strikes)} of ${countText(rule.after)}`}
-            {rule !== null && (
-              <>
-                {' '}
-                <span class="muted">within {lengthText(rule.withinMs / 1_000)}; each refusal is one</span>
-              </>
-            )}
-          </dd>
-        </>
-      )}
-      <dt>Ban</dt>
-      <dd>
-        {ban === null ? (
-          <>
-            none now
-            {rung > 0 && (
-              <>
-                {' '}
-                <span class="muted">its {ordinal(rung)} ban is not forgotten yet</span>
-              </>
-            )}
-          </>
-        ) : (
-          <>
-            <Badge kind="bad">
-              {ordinal(ban.number)} ban, until <Until at={ban.until} />
-            </Badge>
-            <p class="muted">
-              {rule !== null &&
-                `Banned for ${plural(rule.after, 'refusal')} within ${lengthText(rule.withinMs / 1_000)}. `}
-              Requests during a ban do not lengthen it.
-            </p>
-          </>
-        )}
-      </dd>
-      <dt>Next ban</dt>
-      <dd>
-        the {ordinal(rung + 1)}, would last {lengthText(nextBanSeconds)}
-      </dd>
-    </dl>
+    <Facts
+      of={[
+        [
+          'Strikes',
+          ban === null && (
+            <>
+              {rule === null ? countText(strikes) : `${countText(strikes)} of ${countText(rule.after)}`}
+              {rule !== null && <Note>within {lengthText(rule.withinMs / 1_000)}; each refusal is one</Note>}
+            </>
+          ),
+        ],
+        [
+          'Ban',
+          ban === null ? (
+            <>
+              none now
+              {rung > 0 && <Note>its {ordinal(rung)} ban is not forgotten yet</Note>}
+            </>
+          ) : (
+            <>
+              <Badge kind="bad">
+                {ordinal(ban.number)} ban, until <Until at={ban.until} />
+              </Badge>
+              <p class="muted">
+                {rule !== null &&
+                  `Banned for ${plural(rule.after, 'refusal')} within ${lengthText(rule.withinMs / 1_000)}. `}
+                Requests during a ban do not lengthen it.
+              </p>
+            </>
+          ),
+        ],
+        ['Next ban', `the ${ordinal(rung + 1)}, would last ${lengthText(nextBanSeconds)}`],
+      ]}
+    />
   );
 }

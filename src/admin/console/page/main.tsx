@@ -33,95 +33,59 @@ interface NamedScreen {
   readonly loadOne?: (rest: string) => Promise<Screen>;
 }
 
+const loadCaller = async () => (await import('./screens/caller-screen.tsx')).CallerScreen;
+const loadPlans = async (rest: string) =>
+  /^history(?:\/|$)/.test(rest)
+    ? (await import('./screens/plans-history-screen.tsx')).History
+    : (await import('./screens/plans-draft.tsx')).Drafting;
+
+function at(path: string, key: string, title: string, group: NamedScreen['group'], icon: IconName) {
+  return { path, key, title, group, icon };
+}
+
 /**
  * The screens in the order of the navigation, each loaded when it is first shown. `rest` of the path goes to the screen:
  * `/keys/key_1` → `key_1`.
  */
 const SCREENS: readonly NamedScreen[] = [
+  { ...at('/', 'n', 'Now', 'Watch', 'pulse'), load: async () => (await import('./screens/now-screen.tsx')).Now },
   {
-    path: '/',
-    key: 'n',
-    title: 'Now',
-    group: 'Watch',
-    icon: 'pulse',
-    load: async () => (await import('./screens/now-screen.tsx')).Now,
-  },
-  {
-    path: '/traffic',
-    key: 't',
-    title: 'Traffic',
-    group: 'Watch',
-    icon: 'chart',
+    ...at('/traffic', 't', 'Traffic', 'Watch', 'chart'),
     load: async () => (await import('./screens/traffic-screen.tsx')).Traffic,
   },
   {
-    path: '/live',
-    key: 'r',
-    title: 'Requests',
-    group: 'Watch',
-    icon: 'activity',
+    ...at('/live', 'r', 'Requests', 'Watch', 'activity'),
     load: async () => (await import('./screens/live-screen.tsx')).Live,
   },
   {
-    path: '/explain',
-    key: 'e',
-    title: 'Explain',
-    group: 'Watch',
-    icon: 'explain',
+    ...at('/explain', 'e', 'Explain', 'Watch', 'explain'),
     load: async () => (await import('./screens/explain-screen.tsx')).Explain,
   },
   {
-    path: '/keys',
-    key: 'k',
-    title: 'Keys',
-    group: 'Manage',
-    icon: 'key',
+    ...at('/keys', 'k', 'Keys', 'Manage', 'key'),
     load: async () => (await import('./screens/keys-screen.tsx')).Keys,
-    loadOne: async () => (await import('./screens/key-screen.tsx')).KeyScreen,
+    loadOne: loadCaller,
   },
   {
-    path: '/customers',
-    key: 'c',
-    title: 'Customers',
-    group: 'Manage',
-    icon: 'customer',
+    ...at('/customers', 'c', 'Customers', 'Manage', 'customer'),
     load: async () => (await import('./screens/customers-screen.tsx')).Customers,
-    loadOne: async () => (await import('./screens/customer-screen.tsx')).CustomerScreen,
+    loadOne: loadCaller,
   },
   {
-    path: '/plans',
-    key: 'p',
-    title: 'Plans',
-    group: 'Manage',
-    icon: 'plans',
+    ...at('/plans', 'p', 'Plans', 'Manage', 'plans'),
     load: async () => (await import('./screens/plans-screen.tsx')).Plans,
-    loadOne: async (rest) =>
-      /^history(?:\/|$)/.test(rest)
-        ? (await import('./screens/plans-history-screen.tsx')).History
-        : (await import('./screens/plans-draft.tsx')).Drafting,
+    loadOne: loadPlans,
   },
   {
-    path: '/retiring',
-    key: 'd',
-    title: 'Retiring routes',
-    group: 'Manage',
-    icon: 'calendar',
+    ...at('/retiring', 'd', 'Retiring routes', 'Manage', 'calendar'),
     load: async () => (await import('./screens/retiring-screen.tsx')).Retiring,
   },
   {
-    path: '/upstreams',
-    key: 'u',
-    title: 'Upstreams',
-    group: 'System',
-    icon: 'server',
+    ...at('/upstreams', 'u', 'Upstreams', 'System', 'server'),
     load: async () => (await import('./screens/upstreams-screen.tsx')).Upstreams,
   },
   {
-    path: '/audit',
-    key: 'a',
-    title: 'Audit',
-    group: 'System',
-    icon: 'scroll',
+    ...at('/audit', 'a', 'Audit', 'System', 'scroll'),
     load: async () => (await import('./screens/audit-screen.tsx')).Audit,
   },
 ];

@@ -36,6 +36,8 @@ export type Standings = OutputOf<typeof customers.listStandings>;
 export type CustomerStanding = Standings['standings'][number];
 export type KeyOrCustomer = Key | Customer;
 export type SearchPage = KeyPage | CustomerPage;
+/** A page of any list. Only a search says how many records it has looked at. */
+export type ListPage = Pick<KeyPage, 'cursor'> & Partial<Pick<KeyPage, 'searched' | 'unreadable'>>;
 
 export type Usage = OutputOf<typeof usage.showUsage>;
 export type WatchedUsage = NonNullable<Usage['shadow']>;

@@ -3,9 +3,8 @@ import { changeQuery, usePlace } from '../place.ts';
 import { ifKnown } from '../reading.ts';
 import { usePaused, useResource } from '../requests.ts';
 import type { CustomerPage, Key, KeyOrCustomer, KeyPage } from '../types.ts';
-import { isCustomer, nameOf } from './callers.tsx';
+import { isCustomer, isRecordId, nameOf } from './callers.tsx';
 import { Field } from './dialog.tsx';
-import { isRecordId } from './filters.tsx';
 import { mayBeSecret } from './request-id.ts';
 import { Empty, Loading } from './states.tsx';
 
@@ -24,34 +23,45 @@ function useMatching(text: string | null, withCustomers: boolean): readonly KeyO
   return [...(foundCustomers ?? []), ...foundKeys];
 }
 
-/** A field of Filters, by the name `key`. @param withCustomers whether a customer may be named too */
-export function CallerField({ id, withCustomers = false }: { id: string; withCustomers?: boolean }) {
-  const inAddress = usePlace().query.get('key') ?? '';
-  const [text, setText] = useState(inAddress);
-  useEffect(() => setText(inAddress), [inAddress]);
-  const read = (event: Event) => {
-    const field = event.target as HTMLInputElement;
-    // At once: a secret that is pasted and sent with Enter must not reach the address.
-    field.setCustomValidity(
-      mayBeSecret(field.value.trim()) ? 'This is a secret. Search for it on the screen Keys.' : '',
-    );
-    setText(field.value);
+interface CallerFieldProps {
+  readonly id: string;
+  readonly name: string;
+  readonly label: string;
+  /** What is in the address. */
+  readonly value: string;
+  /** Whether a customer may be named too. */
+  readonly withCustomers: boolean;
+  readonly set: (name: string, value: string) => void;
+  readonly onFault: (fault: string) => void;
+}
+
+/** A filter by one caller. */
+export function CallerField({ id, name, label, value, withCustomers, set, onFault }: CallerFieldProps) {
+  const [text, setText] = useState(value);
+  useEffect(() => setText(value), [value]);
+  const isSecret = mayBeSecret(text.trim());
+  const asked = usePaused(isSecret ? '' : text.trim());
+  const found = useMatching(asked === '' || asked === value ? null : asked, withCustomers) ?? [];
+  const apply = ({ currentTarget }: { readonly currentTarget: HTMLInputElement }) => {
+    const wanted = currentTarget.value.trim();
+    // A secret must not reach the address.
+    if (mayBeSecret(wanted)) onFault(`${label}: This is a secret. Search for it on the screen Keys.`);
+    else set(name, wanted);
   };
-  const asked = usePaused(mayBeSecret(text) ? '' : text.trim());
-  const found = useMatching(asked === '' || asked === inAddress ? null : asked, withCustomers) ?? [];
-  const label = withCustomers ? 'Key or customer' : 'Key';
   return (
     <Field id={id} label={label}>
       <input
         id={id}
-        name="key"
         list={`${id}-list`}
         placeholder={`${label}: name or id`}
         maxlength={100}
         size={24}
         autocomplete="off"
         spellcheck={false}
-        onInput={read}
+        class={value === '' ? '' : 'is-set'}
+        value={text}
+        onInput={({ currentTarget }) => setText(currentTarget.value)}
+        onChange={apply}
       />
       <datalist id={`${id}-list`}>
         {found.map((one) => (

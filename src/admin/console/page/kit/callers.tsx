@@ -13,6 +13,18 @@ export function isWholeId(text: string): boolean {
   return /^(?:(?:key|cus)_[0-9A-Za-z]{16}|jwt_[\w-]{32})$/.test(text);
 }
 
+/** The pattern of the ids of callers. */
+const CALLER = 'key_[0-9A-Za-z]{1,16}|jwt_[A-Za-z0-9_\\-]{32}';
+
+export function isCallerId(text: string): boolean {
+  return new RegExp(`^(${CALLER})$`).test(text);
+}
+
+/** Whether a text is the id of a caller or of a customer. */
+export function isRecordId(text: string): boolean {
+  return new RegExp(`^(cus_[0-9A-Za-z]{1,16}|${CALLER})$`).test(text);
+}
+
 /** The path of a key, of a caller with tokens or of a customer in the admin API. */
 export function pathOf(id: string): string {
   return `/admin/${isCustomer(id) ? 'customers' : 'keys'}/${encodeURIComponent(id)}`;

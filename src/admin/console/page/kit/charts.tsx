@@ -63,6 +63,10 @@ export interface Cursor {
   readonly move: (at: number | null) => void;
 }
 
+/** Of lines that are told apart by more than their colour. */
+const DASHES = '4 3';
+/** How a change is marked. */
+const MARK = { fill: 'var(--accent)', stroke: 'var(--accent)' };
 const HEIGHT = 190;
 const LEFT = 60;
 const BOTTOM = 22;
@@ -111,7 +115,8 @@ function Lines({ bars, series, slot, yOf }: Omit<Plot, 'id'>) {
   return series.map(({ name, color, isStriped }) => (
     <path
       key={name}
-      class={`line ${isStriped ? 'dashed' : ''}`}
+      class="line"
+      stroke-dasharray={isStriped ? DASHES : undefined}
       stroke={`var(${color})`}
       d={lineOf(
         bars.map(({ values }) => values[name]),
@@ -260,7 +265,7 @@ function TimeChart({
                 patternUnits="userSpaceOnUse"
                 patternTransform={`rotate(${kind === 'hatch' ? -45 : 45})`}
               >
-                <path d="M0 0V6" class={kind} />
+                <path d="M0 0V6" stroke="var(--surface)" stroke-width={kind === 'hatch' ? 7 : 2.2} />
               </pattern>
             ))}
           </defs>
@@ -268,17 +273,17 @@ function TimeChart({
             const y = yOf(highest * part);
             return (
               <g key={part}>
-                <path d={`M${LEFT} ${y}H${width}`} class="grid" />
+                <path d={`M${LEFT} ${y}H${width}`} stroke="var(--line)" />
                 <text x={LEFT - 8} y={y + 4} text-anchor="end">
                   {isOfLines ? text(highest * part) : shortText(highest * part)}
                 </text>
               </g>
             );
           })}
-          {bars.map(({ state = '' }, i) => (
+          {bars.map(({ state }, i) => (
             <rect
               key={i}
-              class={`column ${state} ${i === at ? 'chosen' : ''}`}
+              fill={i === at ? 'var(--accent-ground)' : state === 'unknown' ? 'var(--sunken)' : 'transparent'}
               x={LEFT + i * slot}
               y={TOP}
               width={slot}
@@ -290,7 +295,7 @@ function TimeChart({
           {bars.map(
             ({ changes = [] }, i) =>
               changes.length > 0 && (
-                <path key={i} class="change" d={`M${LEFT + (i + 0.5) * slot} ${HEIGHT - BOTTOM}V${TOP}m0 0l-4-7h8z`} />
+                <path key={i} {...MARK} d={`M${LEFT + (i + 0.5) * slot} ${HEIGHT - BOTTOM}V${TOP}m0 0l-4-7h8z`} />
               ),
           )}
           {ticksOf(bars, width < 480 ? 2 : 4).map((i) => (
@@ -363,11 +368,11 @@ function Swatch({ of: { color, isStriped }, isLine }: { of: Series; isLine: bool
   return (
     <svg class="swatch" viewBox="0 0 12 12" aria-hidden="true">
       {isLine ? (
-        <path d="M0 6H12" class={`line ${isStriped ? 'dashed' : ''}`} stroke={`var(${color})`} />
+        <path d="M0 6H12" class="line" stroke-dasharray={isStriped ? DASHES : undefined} stroke={`var(${color})`} />
       ) : (
         <rect width="12" height="12" rx="2" fill={`var(${color})`} />
       )}
-      {!isLine && isStriped && <path d="M0 12 12 0M-3 3 3-3M9 15 15 9" class="stripes" />}
+      {!isLine && isStriped && <path d="M0 12 12 0M-3 3 3-3M9 15 15 9" stroke="var(--surface)" stroke-width={2.2} />}
     </svg>
   );
 }
@@ -415,11 +420,11 @@ function useWidth(frame: { readonly current: HTMLElement | null }): number {
 /** How much of a limit is used, as a bar and in words. */
 export function Meter({ label, used, limit }: { label: string; used: number; limit: number }) {
   const share = limit === 0 ? 1 : Math.min(1, used / limit);
-  const level = share >= 1 ? 'full' : share >= 0.9 ? 'near' : 'fine';
+  const color = share >= 1 ? '--banned' : share >= 0.9 ? '--refused' : '--admitted';
   return (
     // biome-ignore lint/a11y/useSemanticElements: no style that all browsers know draws the bar of a meter
     <span
-      class={`meter ${level}`}
+      class="meter"
       role="meter"
       aria-label={label}
       aria-valuemin={0}
@@ -428,8 +433,8 @@ export function Meter({ label, used, limit }: { label: string; used: number; lim
       aria-valuetext={`${countText(used)} of ${countText(limit)}`}
     >
       <svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
-        <rect width="100" height="8" class="meter-ground" />
-        <rect width={share * 100} height="8" class="meter-used" />
+        <rect width="100" height="8" fill="var(--sunken)" />
+        <rect width={share * 100} height="8" class="meter-used" fill={`var(${color})`} />
       </svg>
     </span>
   );

@@ -35,26 +35,40 @@ export function CopyButton({ of: id, what, text }: { of: string; what: string; t
 
 /** An id with a button that copies it. */
 export function CopyId({ id }: { id: string }) {
-  const text = useRef<HTMLElement>(null);
+  return (
+    <span class="copy-id">
+      <CopyIcon what={id} id={id} />
+    </span>
+  );
+}
+
+/** A button that copies a text, which is in sight beside it as the id, or only where the browser has no clipboard and it must be selected. */
+export function CopyIcon({ what, id, text }: { what: string; id?: string; text?: string }) {
+  const place = useRef<HTMLElement>(null);
   const [isCopied, setCopied] = useState(false);
   useEffect(() => {
     if (!isCopied) return;
     const timer = setTimeout(() => setCopied(false), 2_000);
     return () => clearTimeout(timer);
   }, [isCopied]);
-  const copy = async () => setCopied(await copyOf(text.current!));
+  const copy = async () => {
+    if (text !== undefined) place.current!.textContent = text;
+    const isDone = await copyOf(place.current!);
+    if (text !== undefined && isDone) place.current!.textContent = '';
+    setCopied(isDone);
+  };
   return (
-    <span class="copy-id">
-      <code ref={text}>{id}</code>
+    <>
+      <code ref={place}>{id}</code>
       <button
         type="button"
         class="quiet icon-only"
-        aria-label={isCopied ? 'Copied' : `Copy ${id}`}
-        title="Copy"
+        aria-label={isCopied ? 'Copied' : `Copy ${what}`}
+        title={`Copy${id === undefined ? ` ${what}` : ''}`}
         onClick={copy}
       >
         <Icon of={isCopied ? 'check' : 'copy'} />
       </button>
-    </span>
+    </>
   );
 }

@@ -42,6 +42,12 @@ export async function commandOf(act: () => Promise<unknown>): Promise<string | n
   }
 }
 
+/** The command for a shell that sends a request of a caller once more: without its query and its body, which the gateway does not keep. */
+export function requestCommand(method: string, url: string): string {
+  const how = method === 'GET' ? '' : method === 'HEAD' ? ' --head' : ` -X ${method}`;
+  return `curl${how} ${quoted(url)} -H "Authorization: Bearer $TOLLGATE_KEY"`;
+}
+
 function textOf({ method, path, headers, body }: Asked): string {
   const fields = Object.entries(headers).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`);
   return [

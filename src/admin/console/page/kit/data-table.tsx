@@ -8,10 +8,10 @@ const FORMS = {
   text: (value: Value) => <bdi>{value}</bdi>,
   code: (value: Value) => <code>{value}</code>,
   count: (value: Value) => countText(Number(value)),
-  time: (value: Value) => <Time at={String(value)} />,
-  day: (value: Value) => <Time at={String(value)} dayOnly={true} />,
+  time: (value: Value) => <Time at={value} />,
+  day: (value: Value) => <Time at={value} dayOnly={true} />,
   utcDay: (value: Value) => <UtcDay of={String(value)} />,
-  until: (value: Value) => <Until at={String(value)} />,
+  until: (value: Value) => <Until at={value} />,
 } as const;
 
 type Value = string | number;
@@ -49,32 +49,53 @@ interface Order {
 
 const words = new Intl.Collator('en', { numeric: true });
 
+/** The rows that the reader has chosen, by their keys. */
+export interface Selection<Row> {
+  readonly selected: ReadonlyMap<string, Row>;
+  readonly select: (rows: ReadonlyMap<string, Row>) => void;
+}
+
+interface TableProps<Row> {
+  readonly caption: string;
+  readonly columns: readonly Column<Row>[];
+  readonly rows: readonly Row[];
+  readonly keyOf: (row: Row) => string;
+  /** Left out, rows cannot be chosen. */
+  readonly selection?: Selection<Row> | undefined;
+  /** How many rows are shown until the reader asks for the others; all unless given. */
+  readonly least?: number;
+}
+
 /**
  * A table that becomes a list of cards where it is narrow: each cell then shows its title. A click on a row follows the link of
  * the column that names it, if there is one.
  */
-export function Table<Row>({
-  caption,
-  columns,
-  rows,
-  keyOf,
-}: {
-  caption: string;
-  columns: readonly Column<Row>[];
-  rows: readonly Row[];
-  keyOf: (row: Row) => string;
-}) {
+export function Table<Row>({ caption, columns, rows: all, keyOf, selection, least = Infinity }: TableProps<Row>) {
   const [order, setOrder] = useState<Order | null>(null);
+  const [isWhole, setWhole] = useState(false);
   const body = useRef<HTMLTableSectionElement>(null);
+  const rows = isWhole ? all : all.slice(0, least);
   const sorted = inOrder(rows, columns, order);
   const { first, last, height } = useInSight(rows.length, body);
+  const latest = useRef(selection);
+  latest.current = selection;
+  // The same function at each drawing, so that rows that stay the same are not drawn again.
+  const [choose] = useState(() => (row: Row) => {
+    const { selected, select } = latest.current!;
+    const next = new Map(selected);
+    if (!next.delete(keyOf(row))) next.set(keyOf(row), row);
+    select(next);
+  });
+  const isAll = selection !== undefined && rows.every((row) => selection.selected.has(keyOf(row)));
+  const chooseAll = () => selection?.select(new Map(isAll ? [] : rows.map((row) => [keyOf(row), row])));
   const hasShares = columns.some(({ share }) => share !== undefined);
-  return (
+  const table = (
     <div class="table-frame">
       <table class={hasShares ? 'fixed' : ''} aria-rowcount={rows.length + 1}>
         <caption class="hidden">{caption}</caption>
         {hasShares && (
           <colgroup>
+            {selection && <col width="44" />}
             {columns.map(({ title, share }) => (
               <col key={title} width={`${share}%`} />
             ))}
@@ -82,6 +103,11 @@ export function Table<Row>({
         )}
         <thead>
           <tr>
+            {selection && (
+              <td class="choice">
+                <input type="checkbox" aria-label="Select all that are shown" checked={isAll} onChange={chooseAll} />
+              </td>
+            )}
             {columns.map((column) => (
               <Head key={column.title} of={column} order={order} setOrder={setOrder} />
             ))}
@@ -90,12 +116,30 @@ export function Table<Row>({
         <Room of={first * height} />
         <tbody ref={body}>
           {sorted.slice(first, last).map((row, i) => (
-            <TableRow key={keyOf(row)} row={row} index={first + i + 2} columns={columns} />
+            <TableRow
+              key={keyOf(row)}
+              row={row}
+              index={first + i + 2}
+              columns={columns}
+              choose={selection && choose}
+              isChosen={selection?.selected.has(keyOf(row)) === true}
+            />
           ))}
         </tbody>
         <Room of={(rows.length - last) * height} />
       </table>
     </div>
+  );
+  if (rows.length === all.length) return table;
+  return (
+    <>
+      {table}
+      <p class="after">
+        <button type="button" onClick={() => setWhole(true)}>
+          Show all {countText(all.length)}
+        </button>
+      </p>
+    </>
   );
 }
 
@@ -193,7 +237,7 @@ function Head<Row>({
 
 /** Follows the link that names a row when another part of the row is clicked, but not while text is selected. */
 function openRow({ target, currentTarget }: MouseEvent): void {
-  if ((target as Element).closest('a, button') !== null || window.getSelection()?.isCollapsed === false) return;
+  if ((target as Element).closest('a, button, input') !== null || window.getSelection()?.isCollapsed === false) return;
   (currentTarget as Element).querySelector<HTMLElement>('th a')?.click();
 }
 
@@ -205,6 +249,8 @@ interface RowProps<Row> {
   readonly row: Row;
   readonly index: number;
   readonly columns: readonly Column<Row>[];
+  readonly choose: ((row: Row) => void) | undefined;
+  readonly isChosen: boolean;
 }
 
 /**
@@ -213,13 +259,24 @@ interface RowProps<Row> {
  * Fault: a row that remembered its elements (`useMemo`) kept those of all rows before it alive, 1.3 GB after five minutes of Requests.
  */
 class TableRow<Row> extends Component<RowProps<Row>> {
-  override shouldComponentUpdate({ row, index, columns }: RowProps<Row>): boolean {
-    return row !== this.props.row || index !== this.props.index || columns !== this.props.columns;
+  override shouldComponentUpdate({ row, index, columns, isChosen }: RowProps<Row>): boolean {
+    const { props } = this;
+    return row !== props.row || index !== props.index || columns !== props.columns || isChosen !== props.isChosen;
   }
 
-  override render({ row, index, columns }: RowProps<Row>) {
+  override render({ row, index, columns, choose, isChosen }: RowProps<Row>) {
     return (
-      <tr onClick={openRow} aria-rowindex={index}>
+      <tr onClick={openRow} aria-rowindex={index} class={isChosen ? 'chosen' : ''}>
+        {choose && (
+          <td class="choice" data-title="">
+            <input
+              type="checkbox"
+              aria-label={`Select row ${index - 1}`}
+              checked={isChosen}
+              onChange={() => choose(row)}
+            />
+          </td>
+        )}
         {columns.map((column) =>
           column.isName ? (
             <th scope="row" data-title={column.title}>

@@ -51,6 +51,13 @@ export function shownText(count: number, noun: string, isAll: boolean): string {
   return `${isAll && count > 1 ? 'All ' : ''}${plural(count, noun)} shown`;
 }
 
+/** `+12 %` against the previous period. */
+export function changeText(now: number, then: number): string {
+  if (then === 0) return now === 0 ? 'as before' : 'none before';
+  const percent = Math.round((100 * (now - then)) / then);
+  return percent === 0 ? 'as before' : `${percent > 0 ? '+' : '−'}${countText(Math.abs(percent))} %`;
+}
+
 const UNITS = [
   [86_400, 'd'],
   [3_600, 'h'],
@@ -109,12 +116,12 @@ export function momentText(at: Moment): string {
   return date.toDateString() === new Date().toDateString() ? clock.format(date) : dayAndClock.format(date);
 }
 
-/** `2026-11-23 12:04:31 UTC`, for a reader in another zone. @param at a valid moment */
 /** A moment of this page's clock, Unix milliseconds. */
 export function clockText(atMs: number): string {
   return momentText(new Date(atMs).toISOString());
 }
 
+/** `2026-11-23 12:04:31 UTC`, for a reader in another zone. @param at a valid moment */
 export function utcText(at: Moment): string {
   return new Date(millisecondsOf(at)).toISOString().replace(/^(.*)T(.{8}).*/, '$1 $2 UTC');
 }

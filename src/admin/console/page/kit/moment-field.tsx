@@ -8,17 +8,19 @@ const LATEST = new Date('9999-12-30T00:00');
 const LENGTHS: Readonly<Record<string, number>> = { min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 const WEEK = ['sunday', 'monday', 'tuesday', 'wednesday', 'thursday', 'friday', 'saturday'];
 
-/** What a click enters. */
-const OFTEN = ['end of today', 'tomorrow 09:00', 'Monday', 'in 7 d'];
+/** What a click enters, ahead and in the past. */
+const AHEAD = ['end of today', 'tomorrow 09:00', 'Monday', 'in 7 d'];
+export const PAST = ['today', 'yesterday', '7 d ago', '30 d ago'];
 
 /**
  * @returns the moment that the text of a MomentField names in the reader's zone: `2026-12-31 18:00`, `2026-12-31`, `tomorrow 09:00`,
- * `Monday`, `end of today`, `in 7 d`; null if it names none
+ * `Monday`, `end of today`, `in 7 d`, `7 d ago`; null if it names none
  */
 export function momentIn(text: string): Date | null {
   const words = text.trim().toLowerCase();
-  const [, count, unit] = /^(?:in |\+)?(\d{1,4}) ?(min|h|d|w)$/.exec(words) ?? [];
-  const date = unit === undefined ? dayIn(words) : new Date(Date.now() + Number(count) * LENGTHS[unit]!);
+  const [, count, unit, ago] = /^(?:in |\+)?(\d{1,4}) ?(min|h|d|w)( ago)?$/.exec(words) ?? [];
+  const sign = ago === undefined ? 1 : -1;
+  const date = unit === undefined ? dayIn(words) : new Date(Date.now() + sign * Number(count) * LENGTHS[unit]!);
   return date !== null && date <= LATEST ? date : null;
 }
 
@@ -27,11 +29,11 @@ function dayIn(words: string): Date | null {
   const [, name = '', time = '00:00'] = /^(\S+?)(?:[ t](\d\d:\d\d))?$/.exec(words) ?? [];
   const today = new Date();
   const ofWeek = name.length < 3 ? -1 : WEEK.findIndex((one) => one.startsWith(name));
-  const ahead = ['today', 'tomorrow'].indexOf(name);
+  const named = ['yesterday', 'today', 'tomorrow'].indexOf(name);
   // The next day of that name, not today.
-  const days = ofWeek === -1 ? ahead : ((ofWeek - today.getDay() + 6) % 7) + 1;
-  const date = new Date(today.getFullYear(), today.getMonth(), today.getDate() + days);
-  const day = days === -1 ? name : momentFieldText(date).slice(0, 10);
+  const days = ofWeek !== -1 ? ((ofWeek - today.getDay() + 6) % 7) + 1 : named === -1 ? null : named - 1;
+  const date = new Date(today.getFullYear(), today.getMonth(), today.getDate() + (days ?? 0));
+  const day = days === null ? name : momentFieldText(date).slice(0, 10);
   if (!/^\d{4}-\d\d-\d\d$/.test(day)) return null;
   const at = new Date(`${day}T${time}`);
   // A browser may read 30 February as 2 March.
@@ -50,6 +52,7 @@ export function MomentField({
   label,
   empty,
   value = '',
+  often = AHEAD,
 }: {
   id: string;
   name: string;
@@ -57,6 +60,8 @@ export function MomentField({
   /** What no moment means: `until it is resumed`; left out if a moment is required. */
   empty?: string;
   value?: string | undefined;
+  /** What a click enters. */
+  often?: readonly string[];
 }) {
   const [text, setText] = useState(value);
   const zone = ownZone();
@@ -90,7 +95,7 @@ export function MomentField({
         aria-describedby={`${id}-hint`}
         onInput={(event: Event) => setText((event.target as HTMLInputElement).value)}
       />
-      <Chips label="Common moments" of={OFTEN} choose={choose} />
+      <Chips label="Common moments" of={often} choose={choose} />
       <p class="hint" id={`${id}-hint`}>
         {hint}
       </p>

@@ -62,6 +62,60 @@ export function Section({
   );
 }
 
+/** What is known of one thing, by its titles. A fact that is null or false is left out. */
+export function Facts({
+  of,
+  kind = '',
+}: {
+  of: readonly (readonly [title: string, ComponentChildren])[];
+  kind?: string;
+}) {
+  return (
+    <dl class={`facts ${kind}`}>
+      {of.map(
+        ([title, fact]) =>
+          fact !== null &&
+          fact !== undefined &&
+          fact !== false && (
+            <>
+              <dt>{title}</dt>
+              <dd>{fact}</dd>
+            </>
+          ),
+      )}
+    </dl>
+  );
+}
+
+/** Muted words after others, with a space between. */
+export function Note({ children }: { children: ComponentChildren }) {
+  return (
+    <>
+      {' '}
+      <span class="muted">{children}</span>
+    </>
+  );
+}
+
+/** Figures in a row: a title, its value, and whether that is bad. */
+export type Figure = readonly [title: string, value: ComponentChildren, isBad?: boolean];
+
+export function Totals({ of, children }: { of: readonly Figure[]; children?: ComponentChildren }) {
+  return (
+    <div class="row spread totals">
+      <dl>
+        {of.map(([title, value, isBad = false]) => (
+          <div key={title}>
+            <dt>{title}</dt>
+            <dd class={isBad ? 'bad' : ''}>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      {children}
+    </div>
+  );
+}
+
 /** How a state is to be taken: well and over, worth a look, wrong, or neither. What is well at present is `Good`. */
 export type BadgeKind = 'done' | 'warn' | 'bad' | 'plain';
 

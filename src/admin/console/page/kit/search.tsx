@@ -1,7 +1,8 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { Known } from '../reading.ts';
 import { ApiError, isPassing, request } from '../requests.ts';
-import type { SearchPage } from '../types.ts';
+import type { ListPage, SearchPage } from '../types.ts';
 import { countText, plural, shownText } from './format.tsx';
 import { Empty, Problem } from './states.tsx';
 import { UnreadableRows } from './unreadable-rows.tsx';
@@ -15,25 +16,20 @@ interface SearchResult<T> {
   readonly unreadable: SearchPage['unreadable'];
   readonly cursor: string | null;
   readonly searched: number;
+  /** When the last page came, Unix milliseconds. */
+  readonly at: number;
   readonly isRunning: boolean;
   readonly error: ApiError | null;
 }
 
 /** Searches until a page is full: a single response may have few keys, even none, although others follow. */
-function useSearch<T, P extends SearchPage>(
+function useSearch<T, P extends ListPage>(
   path: string,
   rowsOf: (page: P) => readonly T[],
   query: string,
 ): { found: SearchResult<T>; more: () => void; stop: () => void } {
-  const none: SearchResult<T> = {
-    query,
-    rows: [],
-    unreadable: [],
-    cursor: null,
-    searched: 0,
-    isRunning: true,
-    error: null,
-  };
+  const counts = { cursor: null, searched: 0, at: 0 };
+  const none: SearchResult<T> = { query, rows: [], unreadable: [], ...counts, isRunning: true, error: null };
   const [found, setFound] = useState(none);
   const running = useRef<AbortController | null>(null);
   const search = async (from: SearchResult<T>) => {
@@ -48,12 +44,12 @@ function useSearch<T, P extends SearchPage>(
         const page = new URLSearchParams(from.query);
         page.set('limit', String(wanted - now.rows.length));
         if (now.cursor !== null) page.set('cursor', now.cursor);
-        const { data } = await request<SearchPage>('GET', `${path}?${page}`, { signal: controller.signal });
-        const { cursor } = data;
+        const { data } = await request<ListPage>('GET', `${path}?${page}`, { signal: controller.signal });
+        const { cursor, searched = 0, unreadable: more = [] } = data;
         const rows = [...now.rows, ...rowsOf(data as P)];
-        const unreadable = [...now.unreadable, ...data.unreadable];
+        const unreadable = [...now.unreadable, ...more];
         const isRunning = cursor !== null && rows.length < wanted;
-        now = { ...now, rows, unreadable, cursor, searched: now.searched + data.searched, isRunning };
+        now = { ...now, rows, unreadable, cursor, searched: now.searched + searched, at: Date.now(), isRunning };
         setFound(now);
       }
     } catch (error) {
@@ -78,35 +74,30 @@ function useSearch<T, P extends SearchPage>(
   return { found: found.query === query ? found : none, more: () => void search(found), stop };
 }
 
-/**
- * What a search finds, a page at a time.
- * @param path of the search in the admin API
- * @param noun what one record is: `key`
- * @param tableOf shows what was found
- * @param none what is shown if there are no records at all
- * @param leftOut what a search without matches has left out, as a sentence
- */
-export function SearchResults<T, P extends SearchPage>({
-  path,
-  query,
-  noun,
-  rowsOf,
-  tableOf,
-  none,
-  leftOut = '',
-  clear,
-}: {
-  path: string;
-  query: string;
-  noun: string;
-  rowsOf: (page: P) => readonly T[];
-  tableOf: (rows: readonly T[]) => ComponentChildren;
-  none: ComponentChildren;
-  leftOut?: string;
-  clear: () => void;
-}) {
+/** As the interval of what is read once, in milliseconds. */
+const ONCE_MS = 20_000;
+
+interface ResultsProps<T, P> {
+  /** Of the list in the admin API. */
+  readonly path: string;
+  readonly query: string;
+  /** What one row is: `key`. */
+  readonly noun: string;
+  readonly rowsOf: (page: P) => readonly T[];
+  readonly tableOf: (rows: readonly T[], seen: Known<unknown>) => ComponentChildren;
+  /** What is shown if there are no rows at all. */
+  readonly none: ComponentChildren;
+  /** What a search without matches has left out, as a sentence. */
+  readonly leftOut?: string | undefined;
+  readonly clear: () => void;
+  readonly save: (rows: readonly T[]) => void;
+}
+
+/** What a search finds, a page at a time. */
+export function SearchResults<T, P extends ListPage>(props: ResultsProps<T, P>) {
+  const { path, query, noun, rowsOf, tableOf, none, leftOut, clear, save } = props;
   const { found, more, stop } = useSearch(path, rowsOf, query);
-  const { rows, unreadable, cursor, searched, isRunning, error } = found;
+  const { rows, unreadable, cursor, searched, at, isRunning, error } = found;
   const status = useRef<HTMLParagraphElement>(null);
   const isClicked = useRef(false);
   const clicked = (act: () => void) => () => {
@@ -124,9 +115,11 @@ export function SearchResults<T, P extends SearchPage>({
     if (query === '') return <Empty title={`There are no ${noun}s yet.`}>{none}</Empty>;
     return (
       <Empty title={`No ${noun} matches.`}>
-        <p>
-          {plural(searched, noun)} {searched === 1 ? 'was' : 'were'} searched.{leftOut && ` ${leftOut}`}
-        </p>
+        {searched > 0 && (
+          <p>
+            {plural(searched, noun)} {searched === 1 ? 'was' : 'were'} searched.{leftOut && ` ${leftOut}`}
+          </p>
+        )}
         <p class="row">
           <button type="button" onClick={clear}>
             Clear the filters
@@ -137,7 +130,7 @@ export function SearchResults<T, P extends SearchPage>({
   }
   return (
     <div class="stack" aria-busy={isRunning}>
-      {rows.length > 0 && tableOf(rows)}
+      {rows.length > 0 && tableOf(rows, { state: 'known', value: null, at, everyMs: ONCE_MS })}
       <UnreadableRows rows={unreadable} noun={noun} />
       {error !== null && <Problem error={error} retry={more} />}
       <div class="row">
@@ -160,6 +153,11 @@ export function SearchResults<T, P extends SearchPage>({
           {isRunning && <span class="spinner" aria-hidden="true"></span>}
           {statusText(found, noun)}
         </p>
+        {rows.length > 0 && (
+          <button type="button" class="quiet" onClick={() => save(rows)}>
+            Download {cursor === null ? 'all' : 'these'} as CSV
+          </button>
+        )}
       </div>
     </div>
   );

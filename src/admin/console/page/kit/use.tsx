@@ -1,4 +1,3 @@
-import { useState } from 'preact/hooks';
 import { changeQuery, usePlace } from '../place.ts';
 import { type Resource, useResource } from '../requests.ts';
 import type { History, Usage } from '../types.ts';
@@ -6,7 +5,8 @@ import { type Bar, BarChart, BY_QUOTA } from './charts.tsx';
 import { saveCsv } from './csv.ts';
 import { countText, ownZone } from './format.tsx';
 import { billingDayOf } from './limit-windows.tsx';
-import { Section } from './page.tsx';
+import { Section, Totals } from './page.tsx';
+import { RangeForm } from './range-form.tsx';
 import { Segments } from './segments.tsx';
 import { calm, Empty, Shown } from './states.tsx';
 
@@ -45,8 +45,8 @@ function spanOf(query: URLSearchParams, billingDay: number, nowMs: number): Span
   if (range === 'month') return days(month(0));
   if (range === 'last-month') return days(month(-1), month(0) - DAY_MS);
   if (range !== 'custom') return { step: 'hour', firstMs: hour - 23 * HOUR_MS, lastMs: hour };
-  const [first, last] = [dayIn(query.get('from')), dayIn(query.get('to'))];
-  return first === null || last === null || last < first ? null : days(first, last);
+  const [first, last] = [dayOf(query.get('from')), dayOf(query.get('to') ?? new Date(nowMs).toISOString())];
+  return Number.isNaN(first) || Number.isNaN(last) || last < first ? null : days(first, last);
 }
 
 /** When a month begins, counted from that of `nowMs`. In a month without that day it begins on its last one. */
@@ -57,11 +57,9 @@ function monthBegin(nowMs: number, offset: number, day: number): number {
   return Date.UTC(year, month, Math.min(day, days));
 }
 
-/** @returns the beginning of a day of UTC, `2026-11-24`, in Unix milliseconds; null if there is no such day */
-function dayIn(text: string | null): number | null {
-  if (!/^\d{4}-\d\d-\d\d$/.test(text ?? '')) return null;
-  const at = Date.parse(text!);
-  return Number.isNaN(at) || dayText(at) !== text ? null : at;
+/** The beginning of the day of UTC in which a moment is, Unix milliseconds; NaN if the text is none. */
+function dayOf(text: string | null): number {
+  return Math.floor(Date.parse(text ?? '') / DAY_MS) * DAY_MS;
 }
 
 function dayText(ms: number): string {
@@ -114,7 +112,7 @@ export function UseSection({ id, use: { span, history }, usage }: { id: string; 
             />
           )}
         </div>
-        {range === 'custom' && <Days from={query.get('from')} to={query.get('to')} />}
+        {range === 'custom' && <RangeForm from={query.get('from') ?? ''} to={query.get('to') ?? ''} />}
         {span !== null && (
           <Shown of={calm(history)} what="the usage">
             {(data: History) => <Used id={id} history={data} {...span} />}
@@ -131,49 +129,6 @@ function noteOn(span: Span | null): string {
   if (span.step === 'hour') return `Hours in ${ownZone()}.`;
   const isToday = span.lastMs + DAY_MS > Date.now();
   return `${dayText(span.firstMs)} to ${dayText(span.lastMs)}, days in UTC${isToday ? ', with today so far' : ''}.`;
-}
-
-/** The first and the last day of another range. */
-function Days({ from, to }: { from: string | null; to: string | null }) {
-  const today = dayText(Date.now());
-  const [fault, setFault] = useState<string | null>(null);
-  const submit = (event: Event) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget as HTMLFormElement);
-    const days = { from: String(form.get('from')).trim(), to: String(form.get('to')).trim() };
-    const [first, last] = [dayIn(days.from), dayIn(days.to)];
-    const isFound = first !== null && last !== null;
-    if (!isFound) setFault('Give both days as YYYY-MM-DD.');
-    else if (last < first) setFault('The last day is before the first.');
-    else {
-      setFault(null);
-      changeQuery(days);
-    }
-  };
-  return (
-    <form class="filters" noValidate onSubmit={submit}>
-      {['from', 'to'].map((name) => (
-        <label key={name}>
-          {name === 'from' ? 'First day' : 'Last day'}{' '}
-          <input
-            name={name}
-            defaultValue={(name === 'from' ? from : to) ?? today}
-            placeholder="YYYY-MM-DD"
-            maxlength={10}
-            size={11}
-            autocomplete="off"
-            spellcheck={false}
-          />
-        </label>
-      ))}
-      <button type="submit">Show</button>
-      {fault !== null && (
-        <p class="problem-line wide" role="alert">
-          {fault}
-        </p>
-      )}
-    </form>
-  );
 }
 
 const LABELS = {
@@ -210,19 +165,11 @@ function Used({ id, history, step, firstMs, lastMs }: Span & { id: string; histo
   }));
   return (
     <>
-      <div class="row spread totals">
-        <dl>
-          {series.map(({ name, title: of }) => (
-            <div key={name}>
-              <dt>{of}</dt>
-              <dd>{countText(sumOf(name))}</dd>
-            </div>
-          ))}
-        </dl>
+      <Totals of={series.map(({ name, title: of }) => [of, countText(sumOf(name))])}>
         <button type="button" onClick={save}>
           Download CSV
         </button>
-      </div>
+      </Totals>
       {counts.size === 0 ? (
         <Empty title="No use in this range.">
           <p>

@@ -1,9 +1,12 @@
+import type { ComponentChildren } from 'preact';
 import { ATTRIBUTES } from '../attributes.js';
 import { Chips } from '../kit/chips.tsx';
+import type { CsvRows } from '../kit/csv.ts';
 import { Field, Fold } from '../kit/dialog.tsx';
+import type { Filter } from '../kit/filters.tsx';
 import { ifKnown } from '../reading.ts';
 import { useResource } from '../requests.ts';
-import type { Key, KeyEdits, ScopeList } from '../types.ts';
+import type { Key, KeyEdits, KeyOrCustomer, ScopeList } from '../types.ts';
 
 // The attributes of keys and customers: the fields of their form, the facts on their screens, the filters and columns of their lists.
 
@@ -17,7 +20,10 @@ function ofKind(kind: Kind): readonly Words[] {
 }
 
 /** The attributes by which lists can be filtered. */
-export const FILTERED = ATTRIBUTES.filter(({ isFilter }) => isFilter);
+export const FILTERED: readonly Filter[] = ATTRIBUTES.filter(({ isFilter }) => isFilter).map(({ name, label }) => ({
+  name,
+  label,
+}));
 /** The attributes with a column in lists, beside the name, which is a part of the first column. */
 const COLUMNS = ATTRIBUTES.filter(({ hasColumn, name }) => hasColumn && name !== 'name');
 
@@ -26,6 +32,17 @@ export const ATTRIBUTE_COLUMNS = COLUMNS.map(({ name, label }) => ({
   share: 18,
   of: (record: Attributes) => linesOf(record[name]).join(' ') || null,
 }));
+
+/** Keys or customers as the rows of a file. */
+export function recordRows(records: readonly KeyOrCustomer[]): CsvRows {
+  const head = ['id', ...ATTRIBUTES.map(({ name }) => name), 'plan', 'customer', 'created', 'expires', 'revoked'];
+  const rows = records.map((one) => [
+    ...[one.id, ...ATTRIBUTES.map(({ name }) => linesOf((one as Attributes)[name]).join(' '))],
+    ...[one.plan, 'customer' in one ? one.customer?.id : null, one.createdAt, one.expiresAt],
+    'revokedAt' in one ? one.revokedAt : null,
+  ]);
+  return [head, ...rows];
+}
 
 /** The text of each field: one element a line. */
 export function attributeValuesOf(kind: Kind, record: Attributes): Readonly<Record<string, string>> {
@@ -130,26 +147,20 @@ function ScopeChips({ id }: { id: string }) {
   return <Chips label="Required by routes" of={scopes} choose={add} />;
 }
 
+type Fact = readonly [title: string, ComponentChildren];
+
 /** The facts about a key or a customer that its lists have as well. */
-export function ListedFacts({ of: record }: { of: Attributes }) {
-  return ATTRIBUTES.filter(({ hasColumn }) => hasColumn).map(({ name, label }) => (
-    <>
-      <dt>{label}</dt>
-      <dd>
-        <bdi>{linesOf(record[name]).join(' ') || '–'}</bdi>
-      </dd>
-    </>
-  ));
+export function listedFacts(record: Attributes): readonly Fact[] {
+  return ATTRIBUTES.filter(({ hasColumn }) => hasColumn).map(({ name, label }) => [
+    label,
+    <bdi>{linesOf(record[name]).join(' ') || '–'}</bdi>,
+  ]);
 }
 
 /** Its other attributes, those that it has. */
-export function FurtherFacts({ of: record }: { of: Attributes }) {
-  return ATTRIBUTES.filter(({ name, hasColumn }) => !hasColumn && record[name] != null).map(({ name, label }) => (
-    <>
-      <dt>{label}</dt>
-      <dd class="pre">
-        <bdi>{linesOf(record[name]).join('\n')}</bdi>
-      </dd>
-    </>
-  ));
+export function furtherFacts(record: Attributes): readonly Fact[] {
+  return ATTRIBUTES.filter(({ name, hasColumn }) => !hasColumn && record[name] != null).map(({ name, label }) => [
+    label,
+    <bdi class="pre">{linesOf(record[name]).join('\n')}</bdi>,
+  ]);
 }

@@ -1,125 +1,80 @@
 import { ACTIONS } from '../actions.js';
-import { CallerChoice, CallerField, useNamedCaller } from '../kit/caller-field.tsx';
-import { CallerName } from '../kit/callers.tsx';
-import { Table } from '../kit/data-table.tsx';
-import { Field } from '../kit/dialog.tsx';
-import { Choice, Filters, isRecordId } from '../kit/filters.tsx';
-import { ShowMore, useMore } from '../kit/more.tsx';
-import { Page } from '../kit/page.tsx';
-import { Empty, Shown } from '../kit/states.tsx';
-import { UnreadableRows } from '../kit/unreadable-rows.tsx';
-import { usePlace } from '../place.ts';
+import { CallerChoice, useNamedCaller } from '../kit/caller-field.tsx';
+import { CallerName, isRecordId } from '../kit/callers.tsx';
+import { type Column, Table } from '../kit/data-table.tsx';
+import type { Filter } from '../kit/filters.tsx';
 import type { Change, ChangePage } from '../types.ts';
-import { actionText, CHANGE_COLUMNS } from './change-columns.tsx';
+import { actionText, actorText, CHANGE_COLUMNS, changeText } from './change-columns.tsx';
+import { ListScreen } from './list-screen.tsx';
 
 /** What `since` takes, from the present back. */
-const SPANS: readonly (readonly [since: string, title: string])[] = [
+const SINCE = [
   ['1h', 'Last hour'],
   ['24h', 'Last 24 hours'],
   ['7d', 'Last 7 days'],
   ['30d', 'Last 30 days'],
+] as const;
+
+/** Those of `GET /admin/audit`. */
+const FILTERS: readonly Filter[] = [
+  { name: 'key', label: 'Key or customer', as: 'record' },
+  { name: 'action', label: 'Action', as: 'choice', options: ACTIONS.map((one) => [one, actionText(one)]) },
+  { name: 'actor', label: 'Actor', placeholder: 'Actor: jo, jo (token)' },
+  { name: 'since', label: 'Since', as: 'choice', any: 'any time', options: SINCE },
+  {
+    name: 'until',
+    label: 'Before',
+    pattern: '\\d{4}-\\d\\d-\\d\\d',
+    title: 'A day such as 2026-12-31; changes before it, UTC',
+    placeholder: 'Before: YYYY-MM-DD',
+  },
+];
+
+const COLUMNS: readonly Column<Change>[] = [
+  ...CHANGE_COLUMNS.slice(0, 3),
+  {
+    title: 'Target',
+    cell: ({ target: id, name }) =>
+      id === null ? '–' : isRecordId(id) ? <CallerName id={id} name={name} owner={null} /> : <code>{id}</code>,
+  },
+  ...CHANGE_COLUMNS.slice(3),
+  {
+    title: 'Request id',
+    cell: ({ requestId, clientAddress }) => (
+      <span class="lines">
+        {requestId === null ? '–' : <code class="id">{requestId}</code>}
+        <span class="muted">{clientAddress}</span>
+      </span>
+    ),
+  },
 ];
 
 /** Who changed what. */
 export function Audit() {
-  const { query } = usePlace();
-  const asked = new URLSearchParams({ limit: '50' });
   const caller = useNamedCaller(true);
-  if (caller.id !== null) asked.set('key', caller.id);
-  for (const name of ['actor', 'action', 'since', 'until']) {
-    const value = query.get(name) ?? '';
-    if (value !== '') asked.set(name, value);
-  }
   return (
-    <Page title="Audit">
-      <Filters path="/audit" label="Filter the changes">
-        <CallerField id="audit-key" withCustomers={true} />
-        <Choice
-          id="audit-action"
-          name="action"
-          label="Action"
-          any="all"
-          options={ACTIONS.map((action) => [action, actionText(action)])}
-        />
-        <Field id="audit-actor" label="Actor">
-          <input
-            id="audit-actor"
-            name="actor"
-            placeholder="Actor: jo, jo (token)"
-            size={20}
-            autocomplete="off"
-            spellcheck={false}
-          />
-        </Field>
-        <Choice id="audit-since" name="since" label="Since" any="any time" options={SPANS} />
-        <Field id="audit-until" label="Before">
-          <input
-            id="audit-until"
-            name="until"
-            pattern={'\\d{4}-\\d\\d-\\d\\d'}
-            title="A day such as 2026-12-31; changes before it, UTC"
-            placeholder="Before: YYYY-MM-DD"
-            size={18}
-            autocomplete="off"
-            spellcheck={false}
-          />
-        </Field>
-      </Filters>
-      {caller.isSettled ? (
-        <List path={`/admin/audit?${asked}`} isFiltered={asked.size > 1} />
-      ) : (
-        <CallerChoice of={caller} />
+    <ListScreen
+      noun="change"
+      title="Audit"
+      path="/audit"
+      filters={FILTERS}
+      ask={(given) => {
+        if (caller.id !== null) given.set('key', caller.id);
+        return given;
+      }}
+      instead={caller.isSettled ? null : <CallerChoice of={caller} />}
+      rowsOf={({ changes }: ChangePage) => changes}
+      tableOf={(changes: readonly Change[]) => (
+        <Table caption="Changes, newest first" rows={changes} keyOf={({ id }) => id} columns={COLUMNS} />
       )}
-    </Page>
+      csv={(changes) => [
+        ['time', 'actor', 'kind', 'action', 'outcome', 'code', 'target', 'name', 'change', 'request id', 'address'],
+        ...changes.map(({ actor, ...one }) => [
+          ...[one.time, actorText(actor), actor.kind, one.action, one.outcome, one.code, one.target, one.name],
+          ...[changeText(one), one.requestId, one.clientAddress],
+        ]),
+      ]}
+      none={<p>Changes to keys, bans, plans and settings are recorded here, those by commands and files too.</p>}
+    />
   );
-}
-
-function List({ path, isFiltered }: { path: string; isFiltered: boolean }) {
-  const { first, pages, ...more } = useMore<ChangePage>(path);
-  const changes = pages.flatMap(({ changes }) => changes);
-  const unreadable = pages.flatMap(({ unreadable }) => unreadable);
-  return (
-    <Shown of={first} what="the changes">
-      {() =>
-        changes.length + unreadable.length === 0 && !more.hasMore ? (
-          <Empty title={isFiltered ? 'No change matches these filters.' : 'No change was made yet.'}>
-            <p>Changes to keys, bans, plans and settings are recorded here, those by commands and files too.</p>
-          </Empty>
-        ) : (
-          <div>
-            <Table
-              caption="Changes, newest first"
-              rows={changes}
-              keyOf={({ id }: Change) => id}
-              columns={[
-                ...CHANGE_COLUMNS.slice(0, 3),
-                {
-                  title: 'Target',
-                  cell: ({ target, name }: Change) => <Target id={target} name={name} />,
-                },
-                ...CHANGE_COLUMNS.slice(3),
-                {
-                  title: 'Request id',
-                  cell: ({ requestId, clientAddress }: Change) => (
-                    <span class="lines">
-                      {requestId === null ? '–' : <code class="id">{requestId}</code>}
-                      <span class="muted">{clientAddress}</span>
-                    </span>
-                  ),
-                },
-              ]}
-            />
-            <UnreadableRows rows={unreadable} noun="change" />
-            <ShowMore count={changes.length} noun="change" {...more} />
-          </div>
-        )
-      }
-    </Shown>
-  );
-}
-
-function Target({ id, name }: { id: string | null; name: string | null }) {
-  if (id === null) return '–';
-  if (!isRecordId(id)) return <code>{id}</code>;
-  return <CallerName id={id} name={name} owner={null} />;
 }

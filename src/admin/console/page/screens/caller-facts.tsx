@@ -1,8 +1,11 @@
-import { Time, Until } from '../kit/format.tsx';
-import { Badge } from '../kit/page.tsx';
+import { CustomerLink } from '../kit/callers.tsx';
+import { countText, millisecondsOf, plural, Time, Until, UtcDay } from '../kit/format.tsx';
+import { isRefusing } from '../kit/limit-windows.tsx';
+import { Badge, Facts, Section } from '../kit/page.tsx';
 import { Good, NotKnown } from '../kit/seen.tsx';
 import type { Reading } from '../reading.ts';
-import type { Key, KeyOrCustomer } from '../types.ts';
+import type { Customer, CustomerStanding, Key, KeyOrCustomer, Usage } from '../types.ts';
+import { furtherFacts, listedFacts } from './attribute-fields.tsx';
 import { type Standing, stateOf } from './caller-state.ts';
 
 // What is shown of the states of keys and customers.
@@ -68,4 +71,62 @@ export function LastFour({
       <code>{last4 === null ? 'unknown' : `…${last4}`}</code>
     </>
   ));
+}
+
+/**
+ * The state of a customer, which is that of its keys.
+ * @param counts what it has used; left out in a list
+ */
+export function CustomerState({
+  of: customer,
+  standing,
+  counts,
+}: {
+  of: Customer;
+  standing: Reading<CustomerStanding>;
+  counts?: Reading<Usage>;
+}) {
+  const state = stateOf(customer);
+  if (state === 'expired') return <Badge kind="plain">Expired</Badge>;
+  if (state === 'suspended') return <Badge kind="warn">Suspended</Badge>;
+  if (standing.state !== 'known') return <NotKnown of={standing} />;
+  const { ban, keys, banned, until, complete } = standing.value;
+  if (ban !== null) return <StandingBadge of={{ ...standing, value: { kind: 'banned', until: ban.until } }} />;
+  if (banned > 0) {
+    const all = complete ? plural(keys, 'key') : `more than ${plural(keys, 'key')}`;
+    return (
+      <Badge kind={banned === keys ? 'bad' : 'warn'}>
+        {countText(banned)} of {all} banned, until <Until at={until!} />
+      </Badge>
+    );
+  }
+  if (!complete) return <Badge kind="plain">No ban of {plural(keys, 'key')}, others not looked at</Badge>;
+  if (counts !== undefined && counts.state !== 'known') return <NotKnown of={counts} />;
+  // Its limits say which window is spent.
+  return counts?.state === 'known' && isRefusing(counts.value) ? null : <Good of={standing}>Active</Good>;
+}
+
+/** What changes seldom about a key or a customer. */
+export function About({ of: record }: { of: KeyOrCustomer }) {
+  const { createdAt, expiresAt, ownLimits } = record;
+  const { customer, lastUsedOn } = record as Partial<Key>;
+  const Moment = expiresAt !== null && millisecondsOf(expiresAt) <= Date.now() ? Time : Until;
+  const own = Object.entries(ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
+  return (
+    <Section title="About">
+      <Facts
+        kind="panel"
+        of={[
+          ...listedFacts(record),
+          ['Customer', customer && <CustomerLink {...customer} />],
+          ['Created', <Time at={createdAt} dayOnly={true} />],
+          ['Expires', expiresAt === null ? 'never' : <Moment at={expiresAt} />],
+          ['Last used', lastUsedOn === null ? 'not within 92 days' : lastUsedOn && <UtcDay of={lastUsedOn} />],
+          ['Own limits', own.join(', ') || 'none'],
+          ['keys.yaml', 'entry' in record && <code>{record.entry}</code>],
+          ...furtherFacts(record),
+        ]}
+      />
+    </Section>
+  );
 }

@@ -11,12 +11,11 @@ export function isSuspended({ suspended }: KeyOrCustomer): boolean {
   return suspended !== undefined && (suspended.until === null || millisecondsOf(suspended.until) > Date.now());
 }
 
-export function stateOf(key: Key): 'active' | 'suspended' | 'revoked' | 'expired' {
-  const { revokedAt, expiresAt } = key;
-  const isPast = (moment: string) => millisecondsOf(moment) <= Date.now();
-  if (revokedAt !== null) return 'revoked';
-  if (expiresAt !== null && isPast(expiresAt)) return 'expired';
-  return isSuspended(key) ? 'suspended' : 'active';
+export function stateOf(record: KeyOrCustomer): 'active' | 'suspended' | 'revoked' | 'expired' {
+  const { expiresAt } = record;
+  if ('revokedAt' in record && record.revokedAt !== null) return 'revoked';
+  if (expiresAt !== null && millisecondsOf(expiresAt) <= Date.now()) return 'expired';
+  return isSuspended(record) ? 'suspended' : 'active';
 }
 
 /** What its limits do with the requests of a caller now. `spent`: a window has nothing left, so that some are refused. */

@@ -82,16 +82,28 @@ export function membersOf(state: Change['before'] | Change['after']): Readonly<R
 }
 
 /** The members of the state that changed, with what they were before. */
-function Difference({ before, after }: Change) {
+function differencesIn({ before, after }: Pick<Change, 'before' | 'after'>) {
   const [earlier, later] = [membersOf(before), membersOf(after)];
-  const names = [...new Set([...Object.keys(earlier), ...Object.keys(later)])].filter(
-    (name) => textOf(earlier[name]) !== textOf(later[name]) || name === 'window',
-  );
-  if (names.length === 0) return <span class="muted">–</span>;
+  return [...new Set([...Object.keys(earlier), ...Object.keys(later)])]
+    .map((name) => ({ name, was: earlier[name], is: later[name] }))
+    .filter(({ name, was, is }) => textOf(was) !== textOf(is) || name === 'window');
+}
+
+/** The same as text. */
+export function changeText(change: Pick<Change, 'before' | 'after'>): string {
+  const differences = differencesIn(change).map(({ name, was, is }) => {
+    const isNew = change.before === null || textOf(was) === textOf(is);
+    return `${WORDS[name] ?? name} ${isNew ? '' : `${textOf(was)} → `}${textOf(is)}`;
+  });
+  return differences.join('; ');
+}
+
+function Difference(change: Change) {
+  const differences = differencesIn(change);
+  if (differences.length === 0) return <span class="muted">–</span>;
   return (
     <ul class="difference">
-      {names.map((name) => {
-        const [was, is] = [earlier[name], later[name]];
+      {differences.map(({ name, was, is }) => {
         if (SENTENCES.includes(name) && Array.isArray(is)) {
           return (
             <li key={name} class="sentences">
@@ -103,11 +115,12 @@ function Difference({ before, after }: Change) {
             </li>
           );
         }
+        const isSame = textOf(was) === textOf(is);
         return (
           <li key={name}>
-            <span class="muted">{WORDS[name] ?? name}</span> {before !== null && <Value of={was} />}
-            {before !== null && textOf(was) !== textOf(is) && ' → '}
-            {(before === null || textOf(was) !== textOf(is)) && <Value of={is} />}
+            <span class="muted">{WORDS[name] ?? name}</span> {change.before !== null && <Value of={was} />}
+            {change.before !== null && !isSame && ' → '}
+            {(change.before === null || !isSame) && <Value of={is} />}
           </li>
         );
       })}

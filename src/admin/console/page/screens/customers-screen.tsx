@@ -1,49 +1,40 @@
-import { useState } from 'preact/hooks';
 import { SEARCHED } from '../attributes.js';
 import { CallerName } from '../kit/callers.tsx';
-import { Table } from '../kit/data-table.tsx';
+import { type Selection, Table } from '../kit/data-table.tsx';
+import { type Filter, SPANS } from '../kit/filters.tsx';
 import { later } from '../kit/later.tsx';
-import { Page } from '../kit/page.tsx';
-import { hrefOf, usePlace } from '../place.ts';
+import { usePlace } from '../place.ts';
 import type { Customer, CustomerPage } from '../types.ts';
-import { ATTRIBUTE_COLUMNS, FILTERED } from './attribute-fields.tsx';
+import { ATTRIBUTE_COLUMNS, FILTERED, recordRows } from './attribute-fields.tsx';
+import { CustomerState } from './caller-facts.tsx';
 import { useCustomerStandings } from './caller-state.ts';
-import { CustomerState } from './customer-facts.tsx';
 import { CustomersByUse, HowListed } from './customers-by-use.tsx';
-import { type ListFilter, ListScreen } from './list-screen.tsx';
+import { ListScreen } from './list-screen.tsx';
 
 const CreateDialog = later(async () => (await import('./key-form.tsx')).CreateCustomerDialog);
 
 /** Those of `GET /admin/customers`. */
-const FILTERS: readonly ListFilter[] = [
+const FILTERS: readonly Filter[] = [
   { name: 'plan', label: 'Plan', as: 'plan' },
   ...FILTERED,
-  { name: 'expiring', label: 'Expires within', as: 'span' },
+  { name: 'expiring', label: 'Expires within', as: 'choice', any: 'any time', options: SPANS },
 ];
 
 /** `/customers`, the search. */
 export function Customers() {
-  const [isSecretGiven, setSecretGiven] = useState(false);
-  const filter = () => {
-    setSecretGiven(false);
-    return false;
-  };
-  if (usePlace().query.get('by') === 'use')
-    return (
-      <Page title="Customers" beside={<HowListed />}>
-        <CustomersByUse />
-      </Page>
-    );
+  if (usePlace().query.get('by') === 'use') return <CustomersByUse />;
   return (
     <ListScreen
       noun="customer"
       head={<HowListed />}
       searched={`${SEARCHED}, id, or meta.team=blue`}
       filters={FILTERS}
-      onFilter={filter}
-      onSecret={() => setSecretGiven(true)}
       rowsOf={({ customers }: CustomerPage) => customers}
-      tableOf={(customers: readonly Customer[]) => <CustomerTable customers={customers} />}
+      tableOf={(customers: readonly Customer[], selection) => (
+        <CustomerTable customers={customers} selection={selection} />
+      )}
+      csv={(customers: readonly Customer[]) => recordRows(customers)}
+      bulk={['suspend', 'resume', 'lift']}
       none={
         <p>
           A customer has keys that share one plan and its limits. Create one here, or with{' '}
@@ -51,23 +42,23 @@ export function Customers() {
         </p>
       }
       Create={CreateDialog}
-    >
-      {isSecretGiven && (
-        <p class="problem-line" role="alert">
-          This looks like the secret of a key. It was not sent.{' '}
-          <a href={hrefOf('/keys')}>Search for it on the screen Keys</a>.
-        </p>
-      )}
-    </ListScreen>
+    />
   );
 }
 
-function CustomerTable({ customers }: { customers: readonly Customer[] }) {
+function CustomerTable({
+  customers,
+  selection,
+}: {
+  customers: readonly Customer[];
+  selection: Selection<Customer> | undefined;
+}) {
   const standing = useCustomerStandings(customers.map(({ id }) => id));
   return (
     <Table
       caption="Customers"
       rows={customers}
+      selection={selection}
       keyOf={({ id }: Customer) => id}
       columns={[
         {

@@ -2,11 +2,10 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useState } from 'preact/hooks';
 import type { Helped } from '../help.tsx';
 import { HelpDialog } from '../help-later.ts';
-import { CallerName, pathOf } from '../kit/callers.tsx';
+import { CallerName, isCallerId, pathOf } from '../kit/callers.tsx';
 import { Meter } from '../kit/charts.tsx';
 import { CopyButton } from '../kit/copy.tsx';
 import { Field } from '../kit/dialog.tsx';
-import { isCallerId } from '../kit/filters.tsx';
 import {
   countText,
   latencyText,

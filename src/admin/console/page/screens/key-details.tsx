@@ -1,58 +1,14 @@
-import { CustomerLink } from '../kit/callers.tsx';
-import { Table } from '../kit/data-table.tsx';
-import { countText, Time, Until, UtcDay } from '../kit/format.tsx';
+import { type Column, Table } from '../kit/data-table.tsx';
+import { Time, Until, UtcDay } from '../kit/format.tsx';
 import { Section } from '../kit/page.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
 import type { Resource } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
 import type { DeprecatedRoute, DeprecatedRoutes, Key, ShownKey } from '../types.ts';
-import { FurtherFacts, ListedFacts } from './attribute-fields.tsx';
 import { LastFour } from './caller-facts.tsx';
 import { hasEnded, stateOf } from './caller-state.ts';
 
-// What changes seldom about a key: its facts, its secrets, and the deprecated routes that it calls.
-
-export function About({ of: key }: { of: Key }) {
-  const own = Object.entries(key.ownLimits).map(([window, limit]) => `${countText(limit!)} a ${window}`);
-  return (
-    <Section title="About">
-      <dl class="facts panel">
-        <ListedFacts of={key} />
-        {key.customer !== undefined && (
-          <>
-            <dt>Customer</dt>
-            <dd>
-              <CustomerLink {...key.customer} />
-            </dd>
-          </>
-        )}
-        <dt>Created</dt>
-        <dd>
-          <Time at={key.createdAt} dayOnly={true} />
-        </dd>
-        <dt>Expires</dt>
-        <dd>
-          {key.expiresAt === null ? (
-            'never'
-          ) : hasEnded(key) ? (
-            <Time at={key.expiresAt} />
-          ) : (
-            <Until at={key.expiresAt} />
-          )}
-        </dd>
-        {key.lastUsedOn !== undefined && (
-          <>
-            <dt>Last used</dt>
-            <dd>{key.lastUsedOn === null ? 'not within 92 days' : <UtcDay of={key.lastUsedOn} />}</dd>
-          </>
-        )}
-        <dt>Own limits</dt>
-        <dd>{own.join(', ') || 'none'}</dd>
-        <FurtherFacts of={key} />
-      </dl>
-    </Section>
-  );
-}
+// What changes seldom about a key: its secrets, and the deprecated routes that it calls.
 
 export function Secrets({
   of: key,
@@ -120,22 +76,8 @@ export function Deprecated({ routes }: { routes: Resource<DeprecatedRoutes> }) {
             <Table
               caption="Deprecated routes that this key calls"
               rows={routes}
-              keyOf={({ route, methods }: DeprecatedRoute) => `${methods} ${route}`}
-              columns={[
-                {
-                  title: 'Route',
-                  isName: true,
-                  cell: ({ route, methods }: DeprecatedRoute) => (
-                    <code>
-                      {methods.join(', ')} {route}
-                    </code>
-                  ),
-                },
-                { title: 'Calls', as: 'count', of: ({ calls }: DeprecatedRoute) => calls },
-                { title: 'Last call', as: 'utcDay', of: ({ lastDay }: DeprecatedRoute) => lastDay },
-                { title: 'Ends', as: 'until', of: ({ sunset }: DeprecatedRoute) => sunset, none: 'not set' },
-                { title: 'Successor', as: 'code', of: ({ successor }: DeprecatedRoute) => successor },
-              ]}
+              keyOf={({ route, methods }) => `${methods} ${route}`}
+              columns={ROUTES}
             />
           )
         }
@@ -143,3 +85,11 @@ export function Deprecated({ routes }: { routes: Resource<DeprecatedRoutes> }) {
     </Section>
   );
 }
+
+const ROUTES: readonly Column<DeprecatedRoute>[] = [
+  { title: 'Route', isName: true, as: 'code', of: ({ route, methods }) => `${methods.join(', ')} ${route}` },
+  { title: 'Calls', as: 'count', of: ({ calls }) => calls },
+  { title: 'Last call', as: 'utcDay', of: ({ lastDay }) => lastDay },
+  { title: 'Ends', as: 'until', of: ({ sunset }) => sunset, none: 'not set' },
+  { title: 'Successor', as: 'code', of: ({ successor }) => successor },
+];

@@ -133,7 +133,7 @@ export function MoveDialog({ plans, ...changing }: Changing<Key> & { plans: read
 }
 
 /** The id of a customer, chosen by its name. The list offers the first customers that match. */
-function CustomerField({ value, onInput }: { value: string; onInput: (id: string) => void }) {
+export function CustomerField({ value, onInput }: { value: string; onInput: (id: string) => void }) {
   const asked = usePaused(value);
   const query = asked === '' ? '' : `&q=${encodeURIComponent(asked)}`;
   const found = ifKnown(useResource<CustomerPage>(`/admin/customers?limit=50${query}`).reading)?.customers ?? [];

@@ -1,18 +1,27 @@
 import { CallerName } from '../kit/callers.tsx';
-import { Table } from '../kit/data-table.tsx';
+import { type Selection, Table } from '../kit/data-table.tsx';
 import type { Key } from '../types.ts';
 import { ATTRIBUTE_COLUMNS } from './attribute-fields.tsx';
 import { KeyState, LastFour } from './caller-facts.tsx';
 import { useStandings } from './caller-state.ts';
 
 /** A list of keys. @param isOfOne whether all are of one customer, which the list then does not repeat */
-export function KeyTable({ keys, isOfOne = false }: { keys: readonly Key[]; isOfOne?: boolean }) {
+export function KeyTable({
+  keys,
+  isOfOne = false,
+  selection,
+}: {
+  keys: readonly Key[];
+  isOfOne?: boolean;
+  selection?: Selection<Key> | undefined;
+}) {
   const standing = useStandings();
   const hasUse = keys.some(({ lastUsedOn }) => lastUsedOn !== undefined);
   return (
     <Table
       caption="Keys"
       rows={keys}
+      selection={selection}
       keyOf={(key: Key) => key.id}
       columns={[
         {

@@ -1,24 +1,25 @@
 import { useRef, useState } from 'preact/hooks';
 import { SEARCHED } from '../attributes.js';
 import { isCustomer, isWholeId } from '../kit/callers.tsx';
+import { type Filter, SPANS } from '../kit/filters.tsx';
 import { later } from '../kit/later.tsx';
 import { Badge } from '../kit/page.tsx';
 import { hrefOf, navigate, usePlace } from '../place.ts';
 import { ApiError, request } from '../requests.ts';
 import type { FoundKey, Key, KeyPage } from '../types.ts';
-import { FILTERED } from './attribute-fields.tsx';
+import { FILTERED, recordRows } from './attribute-fields.tsx';
 import { KeyTable } from './key-table.tsx';
-import { type ListFilter, ListScreen } from './list-screen.tsx';
+import { ListScreen } from './list-screen.tsx';
 
 const CreateDialog = later(async () => (await import('./key-form.tsx')).CreateDialog);
 
 /** Those of `GET /admin/keys`. */
-const FILTERS: readonly ListFilter[] = [
+const FILTERS: readonly Filter[] = [
   { name: 'plan', label: 'Plan', as: 'plan' },
   ...FILTERED,
   { name: 'customer', label: 'Customer id' },
-  { name: 'expiring', label: 'Expires within', as: 'span' },
-  { name: 'unused', label: 'Unused for', as: 'span' },
+  { name: 'expiring', label: 'Expires within', as: 'choice', any: 'any time', options: SPANS },
+  { name: 'unused', label: 'Unused for', as: 'choice', any: 'any time', options: SPANS },
   { name: 'all', label: 'Show revoked', as: 'check' },
 ];
 
@@ -47,12 +48,14 @@ export function Keys() {
       onFilter={filter}
       onSecret={findSecret}
       beside={
-        <a class="button" href={hrefOf('/?callers=near&used=80')}>
+        <a class="button" href={hrefOf('/?callers=near')}>
           Near a limit
         </a>
       }
       rowsOf={({ keys }: KeyPage) => keys}
-      tableOf={(keys: readonly Key[]) => <KeyTable keys={keys} />}
+      tableOf={(keys: readonly Key[], selection) => <KeyTable keys={keys} selection={selection} />}
+      csv={(keys: readonly Key[]) => recordRows(keys)}
+      bulk={['suspend', 'resume', 'lift', 'move']}
       none={
         <p>
           Create one here, or with <code>tollgate keys create</code>.

@@ -1,30 +1,20 @@
 import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { Choice, PlanChoice } from '../kit/filters.tsx';
+import { type CsvRows, saveCsv } from '../kit/csv.ts';
+import type { Selection } from '../kit/data-table.tsx';
+import { clearFilters, type Filter, FilterBar, filtersIn } from '../kit/filters.tsx';
+import { plural } from '../kit/format.tsx';
+import { later } from '../kit/later.tsx';
 import { Page } from '../kit/page.tsx';
 import { usePlansInForce } from '../kit/plans-in-force.ts';
 import { SearchResults } from '../kit/search.tsx';
-import { isSecretLike, pathWith, TextFilter } from '../kit/text-filter.tsx';
+import { titleOf } from '../operation-words.ts';
 import { navigate, usePlace } from '../place.ts';
-import { ifKnown } from '../reading.ts';
+import { ifKnown, type Known } from '../reading.ts';
 import { useMay } from '../signed-in.tsx';
-import type { Plan, SearchPage } from '../types.ts';
+import type { KeyOrCustomer, ListPage, Plan } from '../types.ts';
 
-/** A filter of a list, by the name that it has in the address and in the operation. */
-export interface ListFilter {
-  readonly name: string;
-  readonly label: string;
-  /** As text unless given. */
-  readonly as?: 'plan' | 'span' | 'check';
-}
-
-/** What `expiring` and `unused` offer. */
-const SPANS = [
-  ['1d', '1 day'],
-  ['7d', '7 days'],
-  ['30d', '30 days'],
-  ['90d', '90 days'],
-] as const;
+const BulkDialog = later(async () => (await import('./bulk-dialog.tsx')).BulkDialog);
 
 /** The dialog that makes a record. */
 type CreateDialog = ComponentType<{
@@ -33,72 +23,77 @@ type CreateDialog = ComponentType<{
   onClose: (id: string | null) => void;
 }>;
 
-/**
- * The screen of a list of records: the search, the filters, which are in the address, what was found, and the dialog that makes one more.
- * A secret never gets into the address, not even if a user has put it there by hand.
- */
-export function ListScreen<T, P extends SearchPage>({
-  noun,
-  searched,
-  filters,
-  rowsOf,
-  tableOf,
-  none,
-  leftOut = '',
-  Create,
-  onFilter,
-  onSecret,
-  head,
-  beside,
-  instead,
-  children,
-}: {
-  /** What one record is: `key`. The screen and the list of the API are called after it. */
-  noun: string;
-  /** What may be typed into the search. */
-  searched: string;
-  filters: readonly ListFilter[];
-  rowsOf: (page: P) => readonly T[];
-  tableOf: (rows: readonly T[]) => ComponentChildren;
-  /** What is shown if there are no records at all. */
-  none: ComponentChildren;
+interface ListProps<T, P> {
+  /** What one row is: `key`. The screen and its list in the API are called after it unless they have another name. */
+  readonly noun: string;
+  readonly title?: string;
+  readonly path?: string;
+  /** The list in the API, below `/admin`, where it has another path than the screen. */
+  readonly list?: string;
+  /** What may be typed into the search; left out, there is none. */
+  readonly searched?: string;
+  readonly filters: readonly Filter[];
+  /** What is asked for, where that is not what the address has. */
+  readonly ask?: (given: URLSearchParams) => URLSearchParams;
+  readonly rowsOf: (page: P) => readonly T[];
+  /** @param seen when they came */
+  readonly tableOf: (
+    rows: readonly T[],
+    selection: Selection<T> | undefined,
+    seen: Known<unknown>,
+  ) => ComponentChildren;
+  /** What is shown if there are no rows at all. */
+  readonly none: ComponentChildren;
   /** What a search without matches has left out, as a sentence. */
-  leftOut?: string;
-  Create: CreateDialog;
-  /** Called before a filter is applied. @returns whether the screen shows something else now */
-  onFilter: (name: string, value: string) => boolean;
-  onSecret: (secret: string) => void;
+  readonly leftOut?: string;
+  readonly csv: (rows: readonly T[]) => CsvRows;
+  /** The verbs of what can be done to several rows together. */
+  readonly bulk?: readonly string[];
+  readonly Create?: CreateDialog;
+  readonly onFilter?: (name: string, value: string) => boolean;
+  readonly onSecret?: (secret: string) => void;
   /** Beside the heading, with the button that creates. */
-  head?: ComponentChildren;
+  readonly head?: ComponentChildren;
   /** Beside the filters. */
-  beside?: ComponentChildren;
+  readonly beside?: ComponentChildren;
   /** In place of what was found. */
-  instead?: ComponentChildren;
+  readonly instead?: ComponentChildren;
   /** Above what was found. */
-  children?: ComponentChildren;
-}) {
-  const path = `/${noun}s`;
-  const title = `${noun.charAt(0).toUpperCase()}${noun.slice(1)}s`;
+  readonly children?: ComponentChildren;
+}
+
+/**
+ * The screen of a list: the search and the filters, which are in the address, what was found, as a file too, what can be done to the rows
+ * that are selected, and the dialog that makes one more.
+ */
+export function ListScreen<T, P extends ListPage>({
+  noun,
+  path = `/${noun}s`,
+  list = path,
+  title = `${titleOf(noun)}s`,
+  searched,
+  filters: further,
+  ask = (given) => given,
+  csv,
+  bulk = [],
+  Create,
+  ...props
+}: ListProps<T, P>) {
   const { query } = usePlace();
-  const mayCreate = useMay('admin');
+  const [mayCreate, mayChange] = [useMay('admin'), useMay('operator')];
   const plans = ifKnown(usePlansInForce().reading)?.plans ?? null;
   const [isCreating, setCreating] = useState(false);
+  const [selected, setSelected] = useState<ReadonlyMap<string, T>>(new Map());
+  const [doing, setDoing] = useState<string | null>(null);
+  const [round, setRound] = useState(0);
+  const filters: readonly Filter[] = [
+    ...(searched === undefined ? [] : [{ name: 'q', label: 'Search', placeholder: searched }]),
+    ...further,
+  ];
+  const asked = ask(filtersIn(query, filters)).toString();
   const isAsked = query.has('create');
-  const textOf = (name: string) => query.get(name) ?? '';
-  const names = ['q', ...filters.map(({ name }) => name)];
-  const isSecret = (name: string) => (name === 'q' ? isSecretLike(textOf(name)) : textOf(name).includes('tg_live_'));
-  const secret = names.filter(isSecret).map(textOf)[0];
-  const given = names.flatMap((name) =>
-    textOf(name) !== '' && !isSecret(name) ? [[name, textOf(name)] as const] : [],
-  );
-  const set = (name: string, value: string) => {
-    if (!onFilter(name, value)) navigate(pathWith(path, given, name, value), 'replace');
-  };
-  useEffect(() => {
-    if (secret === undefined) return;
-    navigate(path, 'replace');
-    onSecret(secret);
-  }, [secret]);
+  // What is not in sight is not changed.
+  useEffect(() => setSelected(new Map()), [asked]);
   useEffect(() => {
     // `?create` opens the dialog once.
     if (!isAsked) return;
@@ -109,69 +104,75 @@ export function ListScreen<T, P extends SearchPage>({
     setCreating(false);
     if (id !== null) navigate(`${path}/${id}`);
   };
-  const create = mayCreate && (
+  const create = Create !== undefined && mayCreate && (
     <button type="button" class="primary" onClick={() => setCreating(true)}>
       Create {noun}…
     </button>
   );
-  const text = { set, onSecret };
+  const save = (rows: readonly T[]) => saveCsv(`${noun}s-${new Date().toISOString().slice(0, 10)}.csv`, csv(rows));
+  const rows = [...selected.values()];
   return (
     <Page
       title={title}
       beside={
-        (head || create) && (
+        (props.head || create) && (
           <>
-            {head}
+            {props.head}
             {create}
           </>
         )
       }
     >
-      <search aria-label={title}>
-        <form class="filters" onSubmit={(event: Event) => event.preventDefault()}>
-          <TextFilter
-            name="q"
-            label="Search"
-            value={isSecret('q') ? '' : textOf('q')}
-            {...text}
-            isWide={true}
-            placeholder={searched}
-          />
-          {filters.map(({ name, label, as }) => {
-            const change = (value: string) => set(name, value);
-            const id = `filter-${name}`;
-            if (as === 'plan') return <PlanChoice key={name} id={id} onChange={change} />;
-            if (as === 'span') {
-              return <Choice key={name} {...{ id, name, label }} any="any time" options={SPANS} onChange={change} />;
-            }
-            if (as === undefined) {
-              return <TextFilter key={name} {...{ name, label }} value={textOf(name)} {...text} />;
-            }
-            const check = (event: Event) => change((event.target as HTMLInputElement).checked ? 'true' : '');
-            return (
-              <label class="check" key={name}>
-                <input type="checkbox" checked={textOf(name) === 'true'} onChange={check} />
-                {label}
-              </label>
-            );
-          })}
-          {beside}
-        </form>
-      </search>
-      {children}
-      {instead ?? (
+      <FilterBar label={title} filters={filters} onFilter={props.onFilter} onSecret={props.onSecret}>
+        {props.beside}
+      </FilterBar>
+      {props.children}
+      {props.instead ?? (
         <SearchResults
-          path={`/admin${path}`}
+          key={round}
+          path={`/admin${list}`}
           noun={noun}
-          query={new URLSearchParams(given.map(([name, value]) => [name, value])).toString()}
-          rowsOf={rowsOf}
-          tableOf={tableOf}
-          none={none}
-          leftOut={leftOut}
-          clear={() => navigate(path, 'replace')}
+          query={asked}
+          rowsOf={props.rowsOf}
+          tableOf={(rows: readonly T[], seen: Known<unknown>) =>
+            props.tableOf(rows, bulk.length === 0 ? undefined : { selected, select: setSelected }, seen)
+          }
+          none={props.none}
+          leftOut={props.leftOut}
+          clear={() => clearFilters(filters)}
+          save={save}
         />
       )}
-      {isCreating && <Create plans={plans} onClose={close} />}
+      {rows.length > 0 && (
+        <section class="panel row selected" aria-label="Selected">
+          <strong role="status">{plural(rows.length, noun)} selected</strong>
+          {mayChange &&
+            bulk.map((verb) => (
+              <button key={verb} type="button" onClick={() => setDoing(verb)}>
+                {titleOf(verb)}…
+              </button>
+            ))}
+          <button type="button" onClick={() => save(rows)}>
+            Download as CSV
+          </button>
+          <button type="button" class="quiet" onClick={() => setSelected(new Map())}>
+            Clear the selection
+          </button>
+        </section>
+      )}
+      {isCreating && Create !== undefined && <Create plans={plans} onClose={close} />}
+      {doing !== null && (
+        <BulkDialog
+          verb={doing}
+          noun={noun}
+          of={rows as readonly unknown[] as readonly KeyOrCustomer[]}
+          onClose={() => setDoing(null)}
+          onChanged={() => {
+            setSelected(new Map());
+            setRound(round + 1);
+          }}
+        />
+      )}
     </Page>
   );
 }

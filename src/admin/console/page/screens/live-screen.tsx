@@ -1,9 +1,10 @@
 import { useEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
-import { CallerChoice, CallerField, useNamedCaller } from '../kit/caller-field.tsx';
-import { callerHref } from '../kit/callers.tsx';
+import { CallerChoice, useNamedCaller } from '../kit/caller-field.tsx';
+import { callerHref, isCallerId } from '../kit/callers.tsx';
+import { CopyIcon } from '../kit/copy.tsx';
+import { requestCommand } from '../kit/curl.ts';
 import { type Column, Table } from '../kit/data-table.tsx';
-import { Field } from '../kit/dialog.tsx';
-import { Choice, Filters, isCallerId, PlanChoice } from '../kit/filters.tsx';
+import { type Filter, FilterBar, filtersIn } from '../kit/filters.tsx';
 import { countText, plural, rateText, Time } from '../kit/format.tsx';
 import { useNames } from '../kit/names.ts';
 import { Badge, Page } from '../kit/page.tsx';
@@ -11,54 +12,47 @@ import { Aged, Good } from '../kit/seen.tsx';
 import { Empty, Loading } from '../kit/states.tsx';
 import { VERDICTS, VerdictBadge } from '../kit/verdict-badge.tsx';
 import { hrefOf, usePlace } from '../place.ts';
-import { useEvents } from '../requests.ts';
-import type { RequestsEvent } from '../types.ts';
-import { useGatewayNames } from './gateways-screen.tsx';
+import { ifKnown } from '../reading.ts';
+import { useEvents, useResource } from '../requests.ts';
+import type { Gateway, GatewayList, RequestsEvent } from '../types.ts';
+import { gatewayNames } from './gateways-screen.tsx';
 
-/** Which texts of the address are filters. The admin API would refuse the others. */
-const IS_VALID: Readonly<Record<string, (text: string) => boolean>> = {
-  plan: (text) => text !== '',
-  route: (text) => text !== '',
-  verdict: (text) => text in VERDICTS,
-  status: (text) => /^[1-5](\d\d|xx)$/.test(text),
-};
+/** Those of `GET /admin/events/requests`. */
+const FILTERS: readonly Filter[] = [
+  { name: 'plan', label: 'Plan', as: 'plan' },
+  { name: 'key', label: 'Key', as: 'caller' },
+  { name: 'route', label: 'Route', placeholder: 'Route: /pets/{id}' },
+  {
+    name: 'verdict',
+    label: 'Verdict',
+    as: 'choice',
+    options: Object.entries(VERDICTS).map(([name, [title]]) => [name, title] as const),
+  },
+  {
+    name: 'status',
+    label: 'Status',
+    placeholder: 'Status: 429, 5xx',
+    pattern: '[1-5]([0-9][0-9]|xx)',
+    title: 'A status such as 429, or a class such as 5xx',
+  },
+];
+
+/** Whether a text of the address is a filter: the admin API would refuse another one. */
+function isValid(name: string, text: string): boolean {
+  return name === 'verdict' ? text in VERDICTS : name !== 'status' || /^[1-5](\d\d|xx)$/.test(text);
+}
 
 /** The requests as they end: to see what a caller sends who is on the phone. */
 export function Live() {
-  const { query } = usePlace();
   const caller = useNamedCaller();
-  const asked = new URLSearchParams(
-    [...query].filter(([name, value]) => Object.hasOwn(IS_VALID, name) && IS_VALID[name]!(value)),
-  );
+  const given = filtersIn(usePlace().query, FILTERS);
+  given.delete('key');
+  const asked = new URLSearchParams([...given].filter(([name, text]) => isValid(name, text)));
   if (caller.id !== null) asked.set('key', caller.id);
   const filter = asked.toString();
   return (
     <Page title="Requests">
-      <Filters path="/live" label="Filter the requests">
-        <PlanChoice id="live-plan" />
-        <CallerField id="live-key" />
-        <Field id="live-route" label="Route">
-          <input id="live-route" name="route" placeholder={'Route: /pets/{id}'} autocomplete="off" spellcheck={false} />
-        </Field>
-        <Choice
-          id="live-verdict"
-          name="verdict"
-          label="Verdict"
-          any="all"
-          options={Object.entries(VERDICTS).map(([name, [title]]) => [name, title])}
-        />
-        <Field id="live-status" label="Status">
-          <input
-            id="live-status"
-            name="status"
-            pattern="[1-5]([0-9][0-9]|xx)"
-            title="A status such as 429, or a class such as 5xx"
-            placeholder="Status: 429, 5xx"
-            size={14}
-            autocomplete="off"
-          />
-        </Field>
-      </Filters>
+      <FilterBar label="Filter the requests" filters={FILTERS} />
       {caller.isSettled ? <Tail key={filter} filter={filter} /> : <CallerChoice of={caller} />}
     </Page>
   );
@@ -109,9 +103,9 @@ function changed(state: Rows, change: Change): Rows {
 
 function Tail({ filter }: { filter: string }) {
   const [state, change] = useReducer(changed, NONE);
-  const gateways = useGatewayNames();
+  const fleet = ifKnown(useResource<GatewayList>('/admin/gateways').reading)?.gateways ?? NO_GATEWAYS;
   const names = useNames(state.rows.map(({ consumerId }) => consumerId));
-  const columns = useMemo(() => columnsOf(gateways, names), [gateways, names]);
+  const columns = useMemo(() => columnsOf(fleet, names), [fleet, names]);
   const [isStopped, setStopped] = useState(false);
   const [isAway, setAway] = useState(false);
   const frame = useRef<HTMLDivElement>(null);
@@ -217,27 +211,38 @@ function Tail({ filter }: { filter: string }) {
 
 type Names = ReadonlyMap<string, string | null>;
 
-const columnsOf = (gateways: Names, names: Names): readonly Column<Row>[] => [
+/** The same list at each drawing. */
+const NO_GATEWAYS: readonly Gateway[] = [];
+
+const columnsOf = (fleet: readonly Gateway[], names: Names): readonly Column<Row>[] => [
   {
     title: 'Time',
     cell: ({ at, gateway }) => (
       <span class="lines">
         <Time at={at} />
-        <span class="muted">{gateways.get(gateway) ?? gateway}</span>
+        <span class="muted">{gatewayNames(fleet).get(gateway) ?? gateway}</span>
       </span>
     ),
   },
   {
     title: 'Request',
     isName: true,
-    cell: ({ method, path, route }) => (
-      <span class="lines">
-        <code>
-          {method} <bdi>{path ?? '(not readable)'}</bdi>
-        </code>
-        <span class="muted">{route ?? 'no route'}</span>
-      </span>
-    ),
+    cell: ({ method, path, route, gateway }) => {
+      const { address } = fleet.find(({ id }) => id === gateway) ?? {};
+      return (
+        <span class="lines">
+          <code>
+            {method} <bdi>{path ?? '(not readable)'}</bdi>
+          </code>
+          <span class="muted copy-id">
+            {route ?? 'no route'}
+            {path !== null && address !== undefined && (
+              <CopyIcon what="as curl" text={requestCommand(method, address + path)} />
+            )}
+          </span>
+        </span>
+      );
+    },
   },
   {
     title: 'Caller',

@@ -1,9 +1,10 @@
 import { useState } from 'preact/hooks';
 import type { Helped } from '../help.tsx';
 import { HelpDialog } from '../help-later.ts';
-import { CallerName, nameOf } from '../kit/callers.tsx';
+import { CallerName, callerHref, nameOf } from '../kit/callers.tsx';
 import { type Bar, BarChart, BY_QUOTA, Meter, type Series } from '../kit/charts.tsx';
-import { Table } from '../kit/data-table.tsx';
+import { type Column, Table } from '../kit/data-table.tsx';
+import { type Filter, FilterBar, filtersIn } from '../kit/filters.tsx';
 import {
   clockText,
   countText,
@@ -11,15 +12,14 @@ import {
   millisecondsOf,
   momentText,
   ordinal,
+  percentText,
   plural,
   Time,
-  Until,
   useNow,
 } from '../kit/format.tsx';
-import { windowText } from '../kit/limit-windows.tsx';
-import { Badge, Page, Section } from '../kit/page.tsx';
+import { WINDOWS, windowText } from '../kit/limit-windows.tsx';
+import { Badge, Facts, Note, Page, Section } from '../kit/page.tsx';
 import { Aged, Good, useIsOld } from '../kit/seen.tsx';
-import { Segments } from '../kit/segments.tsx';
 import { Empty, Loading, Shown } from '../kit/states.tsx';
 import { Tabs } from '../kit/tabs.tsx';
 import { UnreadableRows } from '../kit/unreadable-rows.tsx';
@@ -265,7 +265,7 @@ function Callers({
     { name: 'most', title: 'Most refused', count: derived(now, () => mostRefused.length) },
   ];
   const chosen = tabs.find(({ name }) => name === asked)?.name ?? 'refused';
-  const choose = (name: string) => changeQuery({ callers: name, used: '' });
+  const choose = (name: string) => changeQuery({ callers: name, used: '', window: '' });
   return (
     <Section title="Callers">
       <Tabs id="callers" label="Callers" tabs={tabs} chosen={chosen} choose={choose}>
@@ -296,148 +296,132 @@ function RefusedKeys({ now, keys, help }: { now: NowEvent; keys: readonly Refuse
   const { refusedMore, refusedCallers, traffic } = now;
   const mayHelp = useMay('operator');
   const requests = plural(sumOf(traffic.buckets, 'refused') + sumOf(traffic.buckets, 'banned'), 'request');
-  const callers = `${plural(refusedCallers, 'caller')}, `;
   if (keys.length === 0) {
     const isNone = now.refused.length === 0;
     return (
       <Empty title={isNone ? 'No caller is refused at the moment.' : 'No caller is banned.'}>
         {isNone && (
           <p>
-            In the last ten minutes: {callers}
-            {requests}. Keys that were refused, and whose next request would be refused again, appear here within two
-            seconds.
+            In the last ten minutes: {plural(refusedCallers, 'caller')}, {requests}. Keys that were refused, and whose
+            next request would be refused again, appear here within two seconds.
           </p>
         )}
       </Empty>
     );
   }
+  const buttons: Column<Refused> = {
+    title: '',
+    cell: (key) => (
+      <span class="row">
+        {key.state === 'banned' && (
+          <button
+            type="button"
+            aria-label={`Lift the ban of ${nameOf(key)}`}
+            onClick={() => help({ ...key, how: 'lift' })}
+          >
+            Lift…
+          </button>
+        )}
+        {key.unreadable === undefined && <TopUpButton of={key} help={help} />}
+      </span>
+    ),
+  };
   return (
     <>
       <Table
         caption="Keys that are refused or banned"
         rows={keys}
-        keyOf={(key: Refused) => key.id}
-        columns={[
-          { title: 'Key', isName: true, cell: (key: Refused) => <CallerName {...key} /> },
-          { title: 'Plan', sort: ({ plan }: Refused) => plan ?? '', cell: ({ plan }: Refused) => plan ?? '–' },
-          {
-            title: 'State',
-            cell: ({ state, ban, unreadable }: Refused) => (
-              <>
-                {state === 'banned' ? (
-                  <Badge kind="bad">Banned ({ordinal(ban ?? 1)} ban)</Badge>
-                ) : (
-                  <Badge kind="warn">Refused</Badge>
-                )}
-                {unreadable !== undefined && (
-                  <>
-                    {' '}
-                    <Badge kind="bad">Unreadable</Badge>
-                  </>
-                )}
-              </>
-            ),
-          },
-          { title: 'Window', cell: ({ window }: Refused) => windowText(window) },
-          {
-            title: 'Until',
-            sort: ({ until }: Refused) => millisecondsOf(until),
-            cell: ({ until }: Refused) => <Until at={until} />,
-          },
-          ...(mayHelp
-            ? [
-                {
-                  title: '',
-                  cell: (key: Refused) => (
-                    <span class="row">
-                      {key.state === 'banned' && (
-                        <button
-                          type="button"
-                          aria-label={`Lift the ban of ${nameOf(key)}`}
-                          onClick={() => help({ ...key, how: 'lift' })}
-                        >
-                          Lift…
-                        </button>
-                      )}
-                      {!key.id.startsWith('jwt_') && key.unreadable === undefined && (
-                        <button
-                          type="button"
-                          aria-label={`Top up ${nameOf(key)}`}
-                          onClick={() => help({ ...key, how: 'topup' })}
-                        >
-                          Top up…
-                        </button>
-                      )}
-                    </span>
-                  ),
-                },
-              ]
-            : []),
-        ]}
+        keyOf={({ id }) => id}
+        columns={mayHelp ? [...REFUSED_COLUMNS, buttons] : REFUSED_COLUMNS}
       />
       {refusedMore && <p class="hint after">There are more.</p>}
     </>
   );
 }
 
-function MostRefusedKeys({
-  keys,
-  callers,
-  isAway,
-}: {
-  keys: readonly MostRefused[];
-  callers: number;
-  isAway: boolean;
-}) {
-  if (keys.length === 0)
-    return (
-      <Empty
-        title={`${isAway ? 'This gateway refused no caller' : 'No caller was refused'} in the last ten minutes.`}
-      />
-    );
-  const note = callers <= keys.length ? null : `The first ${keys.length} of ${plural(callers, 'caller')}.`;
+const REFUSED_COLUMNS: readonly Column<Refused>[] = [
+  { title: 'Key', isName: true, cell: (key) => <CallerName {...key} /> },
+  { title: 'Plan', of: ({ plan }) => plan },
+  {
+    title: 'State',
+    cell: ({ state, ban, unreadable }) => (
+      <>
+        {state === 'banned' ? (
+          <Badge kind="bad">Banned ({ordinal(ban ?? 1)} ban)</Badge>
+        ) : (
+          <Badge kind="warn">Refused</Badge>
+        )}{' '}
+        {unreadable !== undefined && <Badge kind="bad">Unreadable</Badge>}
+      </>
+    ),
+  },
+  { title: 'Window', cell: ({ window }) => windowText(window) },
+  { title: 'Until', as: 'until', of: ({ until }) => until },
+];
+
+/** Not for callers with tokens, whose limits only their tokens name. */
+function TopUpButton({ of: key, help }: { of: Refused | Near; help: (helped: Helped) => void }) {
+  if (key.id.startsWith('jwt_')) return null;
+  return (
+    <button type="button" aria-label={`Top up ${nameOf(key)}`} onClick={() => help({ ...key, how: 'topup' })}>
+      Top up…
+    </button>
+  );
+}
+
+const MOST_REFUSED_COLUMNS: readonly Column<MostRefused>[] = [
+  { title: 'Key', isName: true, cell: (key) => <CallerName {...key} /> },
+  { title: 'Plan', of: ({ plan }) => plan },
+  { title: 'Refused', as: 'count', of: ({ refused }) => refused },
+  { title: 'Banned', as: 'count', of: ({ banned }) => banned },
+];
+
+interface MostRefusedProps {
+  readonly keys: readonly MostRefused[];
+  readonly callers: number;
+  readonly isAway: boolean;
+}
+
+function MostRefusedKeys({ keys, callers, isAway }: MostRefusedProps) {
+  const title = `${isAway ? 'This gateway refused no caller' : 'No caller was refused'} in the last ten minutes.`;
+  if (keys.length === 0) return <Empty title={title} />;
   return (
     <>
-      {note && <p class="hint">{note}</p>}
+      {callers > keys.length && (
+        <p class="hint">
+          The first {keys.length} of {plural(callers, 'caller')}.
+        </p>
+      )}
       <Table
         caption="Keys that were refused most in ten minutes"
         rows={keys}
-        keyOf={({ id }: MostRefused) => id}
-        columns={[
-          { title: 'Key', isName: true, cell: (key: MostRefused) => <CallerName {...key} /> },
-          { title: 'Plan', cell: ({ plan }: MostRefused) => plan ?? '–' },
-          {
-            title: 'Refused',
-            isNumber: true,
-            sort: ({ refused }: MostRefused) => refused,
-            cell: ({ refused }: MostRefused) => countText(refused),
-          },
-          {
-            title: 'Banned',
-            isNumber: true,
-            sort: ({ banned }: MostRefused) => banned,
-            cell: ({ banned }: MostRefused) => countText(banned),
-          },
-        ]}
+        keyOf={({ id }) => id}
+        columns={MOST_REFUSED_COLUMNS}
       />
     </>
   );
 }
 
-const SHARES = [
-  ['90', 'From 90 %'],
-  ['80', 'From 80 %'],
-  ['50', 'From 50 %'],
-] as const;
+/** From how much of a window on a caller is near its limit, unless the reader chooses another share: in percent, as the stream has it. */
+const NEAR_SHARE = '90';
+const NEAR_FILTERS: readonly Filter[] = [
+  {
+    name: 'used',
+    label: 'Used',
+    as: 'choice',
+    any: `from ${NEAR_SHARE} %`,
+    options: ['50', '80'].map((share) => [share, `from ${share} %`] as const),
+  },
+  { name: 'window', label: 'Window', as: 'choice', any: 'any', options: WINDOWS.map((one) => [one, one] as const) },
+];
 
-/** How often callers that have used less than the stream shows are read again, in milliseconds. */
+/** How often callers that the stream does not have are read again, in milliseconds. */
 const NEAR_MS = 5_000;
 
 /** @param of those that have used at least 90 % of a window */
 function NearKeys({ of, help }: { of: NearList; help: (helped: Helped) => void }) {
-  const used = usePlace().query.get('used');
-  const share = SHARES.find(([value]) => value === used)?.[0] ?? '90';
-  const asked = useResource<NearList>(share === '90' ? null : `/admin/near?used=${share}`, NEAR_MS);
+  const asked = filtersIn(usePlace().query, NEAR_FILTERS);
+  const found = useResource<NearList>(asked.size === 0 ? null : `/admin/near?${asked}`, NEAR_MS);
   const list = ({ keys, unreadable }: NearList) =>
     keys.length + unreadable.length > 0 ? (
       <>
@@ -446,23 +430,19 @@ function NearKeys({ of, help }: { of: NearList; help: (helped: Helped) => void }
       </>
     ) : (
       <Empty title="No caller is near a limit.">
-        <p>Callers appear here when they have used {share} % of a window, or all of it.</p>
+        <p>
+          Callers appear here when they have used {asked.get('used') ?? NEAR_SHARE} % of a{' '}
+          {asked.get('window') ?? 'window'}, or all of it.
+        </p>
       </Empty>
     );
   return (
     <div class="stack">
-      <div class="row spread before">
-        <Segments
-          label="Used of a window"
-          options={SHARES}
-          value={share}
-          choose={(used: string) => changeQuery({ used })}
-        />
-      </div>
-      {share === '90' ? (
+      <FilterBar label="Callers near a limit" filters={NEAR_FILTERS} />
+      {asked.size === 0 ? (
         list(of)
       ) : (
-        <Shown of={asked} what="the callers">
+        <Shown of={found} what="the callers">
           {list}
         </Shown>
       )}
@@ -470,56 +450,60 @@ function NearKeys({ of, help }: { of: NearList; help: (helped: Helped) => void }
   );
 }
 
+/** The keys of one customer, or one key without, those with the smallest share left first. */
+type NearGroup = readonly [Near, ...Near[]];
+
+const NEAR_COLUMNS: readonly Column<NearGroup>[] = [
+  {
+    title: 'Customer or key',
+    isName: true,
+    cell: ([{ customer, ...first }, ...more]) =>
+      customer === undefined ? (
+        <CallerName {...first} />
+      ) : (
+        <>
+          <CallerName {...customer} owner={null} />
+          <ul>
+            {[first, ...more].map(({ id, name, used, limit, window }) => (
+              <li key={id} class="small">
+                <a href={callerHref(id)}>
+                  <bdi>{nameOf({ id, name })}</bdi>
+                </a>{' '}
+                <span class="muted">
+                  {percentText(used, limit)} of the {windowText(window)}
+                </span>
+              </li>
+            ))}
+          </ul>
+        </>
+      ),
+  },
+  { title: 'Plan', of: ([{ plan }]) => plan },
+  { title: 'Window', cell: ([{ window }]) => windowText(window) },
+  {
+    title: 'Used',
+    sort: ([{ used, limit }]) => used / Math.max(1, limit),
+    cell: ([{ used, limit, window }]) => (
+      <span class="stack tight">
+        <Meter label={`Used of the ${windowText(window)}`} used={used} limit={limit} /> {countText(used)} of{' '}
+        {countText(limit)}
+      </span>
+    ),
+  },
+  { title: 'Left', as: 'count', of: ([{ remaining }]) => remaining },
+  { title: 'Resets', as: 'until', of: ([{ resetAt }]) => resetAt },
+];
+
+/** A row for each customer with its keys, and for each key without one. */
 function NearTable({ keys, help }: { keys: readonly Near[]; help: (helped: Helped) => void }) {
-  const mayHelp = useMay('operator');
+  const groups = [...Map.groupBy(keys, ({ id, customer }) => customer?.id ?? id)];
+  const buttons: Column<NearGroup> = { title: '', cell: ([key]) => <TopUpButton of={key} help={help} /> };
   return (
     <Table
       caption="Keys that are near a limit"
-      rows={keys}
-      keyOf={(key: Near) => `${key.id} ${key.window}`}
-      columns={[
-        { title: 'Key', isName: true, cell: (key: Near) => <CallerName {...key} /> },
-        { title: 'Plan', cell: ({ plan }: Near) => plan },
-        { title: 'Window', cell: ({ window }: Near) => windowText(window) },
-        {
-          title: 'Used',
-          sort: ({ used, limit }: Near) => used / Math.max(1, limit),
-          cell: ({ used, limit, window }: Near) => (
-            <span class="stack tight">
-              <Meter label={`Used of the ${windowText(window)}`} used={used} limit={limit} /> {countText(used)} of{' '}
-              {countText(limit)}
-            </span>
-          ),
-        },
-        {
-          title: 'Left',
-          isNumber: true,
-          sort: ({ remaining }: Near) => remaining,
-          cell: ({ remaining }: Near) => countText(remaining),
-        },
-        {
-          title: 'Resets',
-          sort: ({ resetAt }: Near) => millisecondsOf(resetAt),
-          cell: ({ resetAt }: Near) => <Until at={resetAt} />,
-        },
-        ...(mayHelp
-          ? [
-              {
-                title: '',
-                cell: (key: Near) =>
-                  !key.id.startsWith('jwt_') && (
-                    <button
-                      type="button"
-                      aria-label={`Top up ${nameOf(key)}`}
-                      onClick={() => help({ ...key, how: 'topup' })}
-                    >
-                      Top up…
-                    </button>
-                  ),
-              },
-            ]
-          : []),
-      ]}
+      rows={groups.map(([, group]) => group as unknown as NearGroup)}
+      keyOf={([{ id, customer }]) => customer?.id ?? id}
+      columns={useMay('operator') ? [...NEAR_COLUMNS, buttons] : NEAR_COLUMNS}
     />
   );
 }
@@ -569,76 +553,67 @@ function GatewayCard(gateway: Gateway & { title: string; seen: Known<unknown> })
         {address}
         {self ? ' · serves this page' : ''}
       </p>
-      <dl>
-        <dt>Store</dt>
-        <dd>
-          {store === 'embedded' && <Good of={seen}>Embedded</Good>}
-          {store === 'present' && <Good of={seen}>Present</Good>}
-          {store === 'away' && (
-            <Badge kind="bad">
-              Away{outage !== null && ` for ${lengthText(outage.lastsMs / 1_000)} so far: ${sentence(outage.reason)}`}
-            </Badge>
-          )}
-          {store === 'never_reached' && <Badge kind="bad">Never reached</Badge>}
-        </dd>
-        <dt>Targets</dt>
-        <dd>
-          {down.length === 0 ? (
-            <Good of={seen}>
-              {targets.length} of {targets.length} up
-            </Good>
-          ) : (
-            <Badge kind="bad">
-              {targets.length - down.length} of {targets.length} up; down: {down.map(({ name }) => name).join(', ')}
-            </Badge>
-          )}
-        </dd>
-        <dt>Settings</dt>
-        <dd>
-          {settings === 'refused' ? (
-            <Badge kind="bad">The changed files are refused; the earlier settings are in force</Badge>
-          ) : (
-            <Good of={seen}>In force</Good>
-          )}
-          <span class="muted">
-            {' '}
-            gateway <code>{versions.settings}</code>, plans <code>{versions.plans}</code>
-          </span>
-        </dd>
-        {certificate !== null && (
-          <>
-            <dt>Certificate</dt>
-            <dd>
-              {daysLeft! >= SOON_DAYS ? (
-                <Good of={seen}>{expiry}</Good>
+      <Facts
+        of={[
+          [
+            'Store',
+            store === 'embedded' || store === 'present' ? (
+              <Good of={seen}>{store === 'embedded' ? 'Embedded' : 'Present'}</Good>
+            ) : (
+              <Badge kind="bad">
+                {store === 'never_reached' ? 'Never reached' : 'Away'}
+                {outage !== null && ` for ${lengthText(outage.lastsMs / 1_000)} so far: ${sentence(outage.reason)}`}
+              </Badge>
+            ),
+          ],
+          [
+            'Targets',
+            down.length === 0 ? (
+              <Good of={seen}>
+                {targets.length} of {targets.length} up
+              </Good>
+            ) : (
+              <Badge kind="bad">
+                {targets.length - down.length} of {targets.length} up; down: {down.map(({ name }) => name).join(', ')}
+              </Badge>
+            ),
+          ],
+          [
+            'Settings',
+            <>
+              {settings === 'refused' ? (
+                <Badge kind="bad">The changed files are refused; the earlier settings are in force</Badge>
               ) : (
-                <Badge kind={daysLeft! < 1 ? 'bad' : 'warn'}>{expiry}</Badge>
+                <Good of={seen}>In force</Good>
               )}
-              <span class="muted">
-                {' '}
-                <Time at={certificate.expiresAt} dayOnly={true} />
-              </span>
-            </dd>
-          </>
-        )}
-        {gateway.memory === 'short' && (
-          <>
-            <dt>Memory</dt>
-            <dd>
-              <Badge kind="bad">Short: no new connections</Badge>
-            </dd>
-          </>
-        )}
-        <dt>Load</dt>
-        <dd>
-          {plural(gateway.connections, 'connection')}, {plural(gateway.inFlight, 'request')} in flight
-          {gateway.workers > 1 ? `, ${gateway.workers} workers` : ''}
-        </dd>
-        <dt>Running</dt>
-        <dd>
-          {gateway.version}, for {lengthText((now - millisecondsOf(gateway.startedAt)) / 1_000)}
-        </dd>
-      </dl>
+              <Note>
+                gateway <code>{versions.settings}</code>, plans <code>{versions.plans}</code>
+              </Note>
+            </>,
+          ],
+          [
+            'Certificate',
+            certificate && (
+              <>
+                {daysLeft! >= SOON_DAYS ? (
+                  <Good of={seen}>{expiry}</Good>
+                ) : (
+                  <Badge kind={daysLeft! < 1 ? 'bad' : 'warn'}>{expiry}</Badge>
+                )}
+                <Note>
+                  <Time at={certificate.expiresAt} dayOnly={true} />
+                </Note>
+              </>
+            ),
+          ],
+          ['Memory', gateway.memory === 'short' && <Badge kind="bad">Short: no new connections</Badge>],
+          [
+            'Load',
+            `${plural(gateway.connections, 'connection')}, ${plural(gateway.inFlight, 'request')} in flight${gateway.workers > 1 ? `, ${gateway.workers} workers` : ''}`,
+          ],
+          ['Running', `${gateway.version}, for ${lengthText((now - millisecondsOf(gateway.startedAt)) / 1_000)}`],
+        ]}
+      />
     </li>
   );
 }

@@ -1,12 +1,11 @@
-import type { ComponentChildren } from 'preact';
 import { type Column, Table } from '../kit/data-table.tsx';
+import { FilterBar } from '../kit/filters.tsx';
 import { countText, lengthText, plural } from '../kit/format.tsx';
 import { WINDOWS } from '../kit/limit-windows.tsx';
-import { Badge, Page, Section } from '../kit/page.tsx';
+import { Badge, Facts, Page, Section } from '../kit/page.tsx';
 import { usePlansInForce } from '../kit/plans-in-force.ts';
 import { Shown } from '../kit/states.tsx';
-import { TextFilter } from '../kit/text-filter.tsx';
-import { changeQuery, hrefOf, usePlace } from '../place.ts';
+import { hrefOf, usePlace } from '../place.ts';
 import { hasUnsavedDraft } from '../plans-kept.ts';
 import type { InForce, Plan } from '../types.ts';
 
@@ -96,10 +95,8 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
       : []),
     ...(hasFurther ? [{ title: 'Further limits', cell: (plan: Plan) => <FurtherLimits {...plan} /> }] : []),
   ];
-  const facts: [string, ComponentChildren][] = [
-    ...(usual === null
-      ? []
-      : [[byBans.length === 1 ? 'Bans of every plan' : 'Bans of most plans', usual] as [string, ComponentChildren]]),
+  const facts = [
+    [byBans.length === 1 ? 'Bans of every plan' : 'Bans of most plans', usual],
     [
       'Wrong keys',
       `${plural(failedAuthentication.minute, 'failed authentication')} a minute from one client address, then 429.`,
@@ -110,23 +107,12 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
         plans.yaml <code>{versions.plans}</code>
       </>,
     ],
-  ];
+  ] as const;
   return (
     <Section title="In force" note={`${plural(plans.length, 'plan')}. Windows are fixed where nothing else is said.`}>
-      {plans.length > MAX_UNSEARCHED && (
-        <search class="filters" aria-label="Plans">
-          <TextFilter name="q" label="Search" value={asked} set={(_, q) => changeQuery({ q })} onSecret={() => {}} />
-        </search>
-      )}
+      {plans.length > MAX_UNSEARCHED && <FilterBar label="Plans" filters={[{ name: 'q', label: 'Search' }]} />}
       <Table caption="The plans in force" rows={found} keyOf={({ name }: Plan) => name} columns={columns} />
-      <dl class="facts">
-        {facts.map(([title, text]) => (
-          <>
-            <dt>{title}</dt>
-            <dd>{text}</dd>
-          </>
-        ))}
-      </dl>
+      <Facts of={facts} />
     </Section>
   );
 }

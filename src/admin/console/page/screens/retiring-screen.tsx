@@ -1,86 +1,59 @@
-import { CallerName } from '../kit/callers.tsx';
-import { saveCsv } from '../kit/csv.ts';
-import { Table } from '../kit/data-table.tsx';
-import { Choice, Filters, isCallerId } from '../kit/filters.tsx';
+import { CallerName, isCallerId } from '../kit/callers.tsx';
+import type { CsvRows } from '../kit/csv.ts';
+import { type Column, Table } from '../kit/data-table.tsx';
+import type { Filter } from '../kit/filters.tsx';
 import { countText, leftText, lengthText, millisecondsOf, plural, Time, useNow } from '../kit/format.tsx';
-import { Badge, Page } from '../kit/page.tsx';
+import { Badge, Facts } from '../kit/page.tsx';
 import { Good } from '../kit/seen.tsx';
-import { Empty, Shown } from '../kit/states.tsx';
 import { usePlace } from '../place.ts';
-import { ifKnown, type Known } from '../reading.ts';
-import { useResource } from '../requests.ts';
+import type { Known } from '../reading.ts';
 import type { Deprecation, DeprecationPage } from '../types.ts';
+import { ListScreen } from './list-screen.tsx';
 
 type Caller = Deprecation['callers'][number];
 
 /** The gateway keeps calls for 92 days. */
-const DAYS = ['7', '30', '90'];
+const DAYS = [
+  ['7', '7 days'],
+  ['90', '90 days'],
+] as const;
+const FILTERS: readonly Filter[] = [{ name: 'days', label: 'Calls in', as: 'choice', any: '30 days', options: DAYS }];
 
 /** The deprecated routes, and the callers that must still move away from them before they end. */
 export function Retiring() {
-  const given = usePlace().query.get('days') ?? '';
-  const days = DAYS.includes(given) ? given : '30';
-  const routes = useResource<DeprecationPage>(`/admin/deprecations?days=${days}&limit=1000`);
-  const found = ifKnown(routes.reading)?.deprecations ?? [];
-  const save = () => saveCsv(`retiring-routes-${days}-days.csv`, rowsOf(found));
+  const given = usePlace().query.get('days');
+  const days = DAYS.some(([one]) => one === given) ? given! : '30';
   return (
-    <Page
+    <ListScreen
+      noun="route"
       title="Retiring routes"
-      beside={
-        found.length > 0 && (
-          <button type="button" onClick={save}>
-            Download CSV
-          </button>
-        )
+      path="/retiring"
+      list="/deprecations"
+      filters={FILTERS}
+      ask={() => new URLSearchParams({ days })}
+      rowsOf={({ deprecations }: DeprecationPage) => deprecations}
+      tableOf={(routes: readonly Deprecation[], _, seen) =>
+        routes.map((one) => <Route key={`${one.methods} ${one.route}`} days={days} seen={seen} {...one} />)
       }
-    >
-      <Filters path="/retiring" label="Filter the calls">
-        <Choice
-          id="retiring-days"
-          name="days"
-          label="Calls in"
-          any="30 days"
-          options={[
-            ['7', '7 days'],
-            ['90', '90 days'],
-          ]}
-        />
-      </Filters>
-      <Shown of={routes} what="the retiring routes">
-        {({ deprecations, cursor }: DeprecationPage, seen) =>
-          deprecations.length === 0 ? (
-            <Empty title="No route is deprecated.">
-              <p>
-                A route with <code>deprecated</code> in gateway.yaml appears here with its callers.
-              </p>
-            </Empty>
-          ) : (
-            <>
-              {deprecations.map((one) => (
-                <Route key={`${one.methods} ${one.route}`} days={days} seen={seen} {...one} />
-              ))}
-              {cursor !== null && (
-                <p class="muted">Only the first {countText(deprecations.length)} routes are shown.</p>
-              )}
-            </>
-          )
-        }
-      </Shown>
-    </Page>
+      csv={rowsOf}
+      none={
+        <p>
+          A route with <code>deprecated</code> in gateway.yaml appears here with its callers.
+        </p>
+      }
+    />
   );
 }
 
-function Route({
-  seen,
-  days,
-  route,
-  methods,
-  since,
-  sunset,
-  successor,
-  calls,
-  callers,
-}: Deprecation & { days: string; seen: Known<unknown> }) {
+const COLUMNS: readonly Column<Caller>[] = [
+  { title: 'Caller', isName: true, share: 55, cell: (caller) => <AnyCaller {...caller} /> },
+  { title: 'Plan', share: 15, of: ({ plan }) => plan },
+  { title: 'Calls', share: 15, as: 'count', of: ({ calls }) => calls },
+  { title: 'Last day', share: 15, as: 'utcDay', of: ({ lastDay }) => lastDay },
+];
+
+function Route({ seen, days, ...of }: Deprecation & { days: string; seen: Known<unknown> }) {
+  const { route, methods, since, sunset, successor, calls, callers } = of;
   return (
     <section class="panel" aria-label={route}>
       <div class="row spread">
@@ -89,46 +62,26 @@ function Route({
         </h2>
         <Countdown sunset={sunset} isCalled={calls > 0} seen={seen} />
       </div>
-      <dl class="facts">
-        <dt>Methods</dt>
-        <dd>{methods.join(', ')}</dd>
-        <dt>Ends</dt>
-        <dd>{sunset === null ? 'no date is set' : <Time at={sunset} />}</dd>
-        {since !== null && (
-          <>
-            <dt>Deprecated</dt>
-            <dd>
-              since <Time at={since} dayOnly={true} />
-            </dd>
-          </>
-        )}
-        {successor !== null && (
-          <>
-            <dt>Successor</dt>
-            <dd>
-              <code>{successor}</code>
-            </dd>
-          </>
-        )}
-        <dt>Calls</dt>
-        <dd>
-          {countText(calls)} in {days} days, by {plural(callers.length, 'caller')}
-        </dd>
-      </dl>
+      <Facts
+        of={[
+          ['Methods', methods.join(', ')],
+          ['Ends', sunset === null ? 'no date is set' : <Time at={sunset} />],
+          [
+            'Deprecated',
+            since && (
+              <>
+                since <Time at={since} dayOnly={true} />
+              </>
+            ),
+          ],
+          ['Successor', successor && <code>{successor}</code>],
+          ['Calls', `${countText(calls)} in ${days} days, by ${plural(callers.length, 'caller')}`],
+        ]}
+      />
       {callers.length === 0 ? (
         <p class="muted">No caller has called it in this time.</p>
       ) : (
-        <Table
-          caption={`Callers of ${route}`}
-          rows={callers}
-          keyOf={({ id }: Caller) => id}
-          columns={[
-            { title: 'Caller', isName: true, share: 55, cell: (caller: Caller) => <AnyCaller {...caller} /> },
-            { title: 'Plan', share: 15, of: ({ plan }: Caller) => plan },
-            { title: 'Calls', share: 15, as: 'count', of: ({ calls }: Caller) => calls },
-            { title: 'Last day', share: 15, as: 'utcDay', of: ({ lastDay }: Caller) => lastDay },
-          ]}
-        />
+        <Table caption={`Callers of ${route}`} rows={callers} keyOf={({ id }) => id} columns={COLUMNS} />
       )}
     </section>
   );
@@ -155,7 +108,8 @@ function AnyCaller(caller: Caller) {
   return GROUPS[id] ?? <code>{id}</code>;
 }
 
-function rowsOf(deprecations: readonly Deprecation[]) {
+/** The calls as the rows of a file. */
+function rowsOf(deprecations: readonly Deprecation[]): CsvRows {
   return [
     ['route', 'methods', 'since', 'sunset', 'successor', 'caller', 'name', 'owner', 'plan', 'calls', 'lastDay'],
     ...deprecations.flatMap(({ route, methods, since, sunset, successor, callers }) =>

@@ -1,10 +1,18 @@
 import { useState } from 'preact/hooks';
 import { type Bar, BarChart, type Cursor, LineChart, type Series } from '../kit/charts.tsx';
 import { type Column, Table } from '../kit/data-table.tsx';
-import { countText, latencyText, millisecondsOf, momentText, ownZone, percentText } from '../kit/format.tsx';
-import { MomentField, momentFieldText, momentIn } from '../kit/moment-field.tsx';
+import {
+  changeText,
+  countText,
+  latencyText,
+  millisecondsOf,
+  momentText,
+  ownZone,
+  percentText,
+} from '../kit/format.tsx';
 import { useNames } from '../kit/names.ts';
 import { Badge, Page, Section } from '../kit/page.tsx';
+import { RangeForm } from '../kit/range-form.tsx';
 import { Segments } from '../kit/segments.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
 import { changeQuery, hrefOf, present, usePlace } from '../place.ts';
@@ -85,37 +93,11 @@ export function Traffic() {
           Compare with the previous period
         </label>
       </div>
-      {isOwn && <OwnSpan key={`${from} ${to}`} from={from} to={to} />}
+      {isOwn && <RangeForm from={from} to={to} />}
       <Shown of={history} what="the traffic">
         {(data: TrafficHistory) => <Report {...data} dimension={by} changes={changesIn(data)} />}
       </Shown>
     </Page>
-  );
-}
-
-/** The fields of a span of one's own, in the reader's zone. */
-function OwnSpan({ from, to }: { from: string; to: string }) {
-  const [fault, setFault] = useState<string | null>(null);
-  const text = (at: string) => (Number.isNaN(Date.parse(at)) ? '' : momentFieldText(new Date(at)));
-  const submit = (event: Event) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
-    const data = new FormData(form);
-    const [first, last] = ['from', 'to'].map((name) => momentIn(String(data.get(name))));
-    if (!form.checkValidity() || !first) setFault('Give a beginning such as 2026-12-31 18:00.');
-    else changeQuery({ from: first.toISOString(), to: last?.toISOString() ?? '' });
-  };
-  return (
-    <form class="filters" noValidate onSubmit={submit}>
-      <MomentField id="from" name="from" label="From" value={text(from)} />
-      <MomentField id="to" name="to" label="To" empty="until now" value={text(to)} />
-      <button type="submit">Show</button>
-      {fault !== null && (
-        <p class="problem-line wide" role="alert">
-          {fault}
-        </p>
-      )}
-    </form>
   );
 }
 
@@ -247,9 +229,14 @@ function useChanges(since: string): (of: TrafficHistory) => readonly MarkedChang
     ];
     return all
       .map(({ at, text, path }) => ({ atMs: millisecondsOf(at), text: `${momentText(at)} ${text}`, path }))
-      .filter(({ atMs }) => atMs >= millisecondsOf(from) && atMs < millisecondsOf(to))
+      .filter(({ atMs }) => atMs >= millisecondsOf(from) && atMs < endOf(to))
       .sort((a, b) => a.atMs - b.atMs);
   };
+}
+
+/** Until when changes belong to a span, Unix milliseconds. One that ends with the last whole minute goes on to the present. */
+function endOf(to: string): number {
+  return Date.now() - millisecondsOf(to) < 2 * STEP_MS.minute ? Infinity : millisecondsOf(to);
 }
 
 type OneSeries = TrafficPeriod['series'][number];
@@ -280,7 +267,9 @@ function barsOf(
       label: LABELS[step].format(fromMs),
       point,
       path: points.length === 1 ? undefined : `/traffic?${within}`,
-      changes: changes.filter(({ atMs }) => atMs >= fromMs && atMs < endMs).map(({ text }) => text),
+      changes: changes
+        .filter(({ atMs }) => atMs >= fromMs && (atMs < endMs || i === points.length - 1))
+        .map(({ text }) => text),
       before: before?.points[i]?.requests ?? null,
       state: stateOf(point, step, to),
     };
@@ -447,11 +436,4 @@ function Value({
     status: `/live?status=${text}`,
   }[by];
   return <a href={hrefOf(path)}>{name === null ? <code>{value}</code> : <bdi>{name}</bdi>}</a>;
-}
-
-/** `+12 %` against the previous period. */
-function changeText(now: number, then: number): string {
-  if (then === 0) return now === 0 ? 'as before' : 'none before';
-  const percent = Math.round((100 * (now - then)) / then);
-  return percent === 0 ? 'as before' : `${percent > 0 ? '+' : '−'}${countText(Math.abs(percent))} %`;
 }

@@ -1,6 +1,6 @@
 import { Table } from '../kit/data-table.tsx';
 import { countText, latencyText, percentText, plural, rateText } from '../kit/format.tsx';
-import { Badge, Page, Section } from '../kit/page.tsx';
+import { Badge, type Figure, Page, Section, Totals } from '../kit/page.tsx';
 import { Good } from '../kit/seen.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
 import { hrefOf } from '../place.ts';
@@ -12,7 +12,7 @@ import { gatewayNames, lastKnownText, NOW_MS, StreamSign } from './gateways-scre
 /** A target as the gateways see it. */
 interface Target {
   readonly name: string;
-  readonly on: readonly { readonly gateway: Gateway; readonly usable: boolean }[];
+  readonly on: readonly { readonly gateway: Gateway; readonly usable: boolean; readonly weight?: number | undefined }[];
 }
 
 interface Upstream {
@@ -146,18 +146,19 @@ function OneUpstream({ name, on, targets, traffic, seen }: Upstream & { seen: Kn
           <Table
             caption={`Targets of ${name}`}
             rows={targets}
-            keyOf={(target: Target) => target.name}
+            keyOf={(target) => target.name}
             columns={[
               {
                 title: 'Target',
                 isName: true,
-                sort: ({ name }: Target) => name,
-                cell: ({ name }: Target) => <code class="wide">{name}</code>,
+                sort: ({ name }) => name,
+                cell: ({ name }) => <code class="wide">{name}</code>,
               },
+              { title: 'Weight', isNumber: true, sort: weightOf, cell: (target) => weightText(target, targets) },
               {
                 title: 'Gateways up',
-                sort: ({ on }: Target) => on.filter(({ usable }) => usable).length,
-                cell: ({ on }: Target) => {
+                sort: ({ on }) => on.filter(({ usable }) => usable).length,
+                cell: ({ on }) => {
                   const up = on.filter(({ usable }) => usable).length;
                   const text = `${countText(up)} of ${countText(on.length)}`;
                   return up === on.length ? (
@@ -169,7 +170,7 @@ function OneUpstream({ name, on, targets, traffic, seen }: Upstream & { seen: Kn
               },
               {
                 title: 'Each gateway',
-                cell: ({ on }: Target) => (
+                cell: ({ on }) => (
                   <ul class="row">
                     {on.map(({ gateway, usable }) => (
                       <li key={gateway.id}>
@@ -187,35 +188,36 @@ function OneUpstream({ name, on, targets, traffic, seen }: Upstream & { seen: Kn
   );
 }
 
+/** 1 unless it is set. Gateways that are being reloaded may differ for a moment. */
+function weightOf({ on }: Target): number {
+  return on[0]?.weight ?? 1;
+}
+
+/** `5 (83 %)`: the part that it gets while all targets are up. */
+function weightText(target: Target, targets: readonly Target[]): string {
+  if (target.on.some(({ weight }) => weight === undefined)) return 'unknown';
+  const weight = weightOf(target);
+  if (weight === 0) return '0, taken out';
+  const all = targets.reduce((sum, one) => sum + weightOf(one), 0);
+  // Without weights, the one with the fewest requests in flight is next.
+  return targets.every((one) => weightOf(one) === weight) ? String(weight) : `${weight} (${percentText(weight, all)})`;
+}
+
 /** What an upstream answered in the last minutes, and the requests that it has not answered yet. */
 function Answered({ of: traffic, inFlight }: { of: Served | null; inFlight: number }) {
   const figures = traffic === null ? UNANSWERED : figuresOf(traffic);
   return (
-    <div class="row spread totals">
-      <dl>
-        {figures.map(([title, text, isBad = false]) => (
-          <div key={title}>
-            <dt>{title}</dt>
-            <dd class={isBad ? 'bad' : ''}>{text}</dd>
-          </div>
-        ))}
-        <div>
-          <dt>In flight</dt>
-          <dd>{countText(inFlight)}</dd>
-        </div>
-      </dl>
+    <Totals of={[...figures, ['In flight', countText(inFlight)]]}>
       <p class="hint">
         {traffic === null
           ? 'What it answered in the last ten minutes is unknown.'
           : 'Of the last ten minutes, as far as known.'}
       </p>
-    </div>
+    </Totals>
   );
 }
 
-type FigureText = readonly [title: string, text: string, isBad?: boolean];
-
-function figuresOf({ requests, errors, p50Ms, p99Ms, points }: Served): readonly FigureText[] {
+function figuresOf({ requests, errors, p50Ms, p99Ms, points }: Served): readonly Figure[] {
   const minutes = points.filter((point) => point !== null).length;
   return [
     ['Requests a minute', rateText(requests / Math.max(1, minutes))],
@@ -225,7 +227,7 @@ function figuresOf({ requests, errors, p50Ms, p99Ms, points }: Served): readonly
   ];
 }
 
-const UNANSWERED: readonly FigureText[] = figuresOf(NOTHING).map(([title]) => [title, 'unknown']);
+const UNANSWERED: readonly Figure[] = figuresOf(NOTHING).map(([title]) => [title, 'unknown']);
 
 /** What an upstream answered, by the traffic of the last minutes; null if nothing of them is known. */
 function servedBy(name: string, recent: TrafficHistory | null): Served | null {

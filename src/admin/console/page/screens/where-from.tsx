@@ -1,9 +1,10 @@
-import { Table } from '../kit/data-table.tsx';
-import { countText, shareText, Time } from '../kit/format.tsx';
+import { type Column, Table } from '../kit/data-table.tsx';
+import { countText, plural, shareText, Time } from '../kit/format.tsx';
 import { Section } from '../kit/page.tsx';
 import { calm, Empty, Shown } from '../kit/states.tsx';
+import { ifKnown } from '../reading.ts';
 import { useResource } from '../requests.ts';
-import type { KeyNetworks } from '../types.ts';
+import type { GatewayList, KeyNetworks } from '../types.ts';
 
 const REFRESH_MS = 15_000;
 
@@ -12,6 +13,8 @@ type Row = KeyNetworks['networks'][number] | (NonNullable<KeyNetworks['others']>
 /** From which networks a key was called, and attempts with secrets of it that have ended. */
 export function WhereFrom({ id }: { id: string }) {
   const networks = useResource<KeyNetworks>(`/admin/keys/${encodeURIComponent(id)}/networks`, REFRESH_MS);
+  const fleet = ifKnown(useResource<GatewayList>('/admin/gateways').reading)?.gateways ?? [];
+  const lacking = fleet.reduce((sum, { callsWithoutNetwork = 0 }) => sum + callsWithoutNetwork, 0);
   return (
     <Section title="Where from" note="The networks that called with this key.">
       <Shown of={calm(networks)} what="the networks">
@@ -35,7 +38,7 @@ export function WhereFrom({ id }: { id: string }) {
               <Table
                 caption="Networks, by calls"
                 rows={[...networks, ...(others ? [{ ...others, network: null, firstAt: null }] : [])]}
-                keyOf={({ network }: Row) => network ?? ''}
+                keyOf={({ network }) => network ?? ''}
                 columns={COLUMNS}
               />
             )}
@@ -46,6 +49,12 @@ export function WhereFrom({ id }: { id: string }) {
             ) : (
               <p class="muted after">Nothing is added at present: usage.networks or usage.history is off.</p>
             )}
+            {lacking > 0 && (
+              <p class="muted">
+                The networks of {plural(lacking, 'call')} were not counted since the gateways started, because more than
+                10,000 keys called at a time: some of this key may be among them.
+              </p>
+            )}
           </>
         )}
       </Shown>
@@ -53,24 +62,10 @@ export function WhereFrom({ id }: { id: string }) {
   );
 }
 
-const COLUMNS = [
-  {
-    title: 'Network',
-    isName: true,
-    sort: ({ network }: Row) => network ?? '',
-    cell: ({ network }: Row) => (network === null ? 'All others' : <code class="nowrap">{network}</code>),
-  },
-  {
-    title: 'First',
-    sort: ({ firstAt }: Row) => firstAt ?? '',
-    cell: ({ firstAt }: Row) => (firstAt === null ? '–' : <Time at={firstAt} />),
-  },
-  { title: 'Last', sort: ({ lastAt }: Row) => lastAt, cell: ({ lastAt }: Row) => <Time at={lastAt} /> },
-  { title: 'Calls', isNumber: true, sort: ({ calls }: Row) => calls, cell: ({ calls }: Row) => countText(calls) },
-  {
-    title: 'Share',
-    isNumber: true,
-    sort: ({ share }: Row) => share,
-    cell: ({ share }: Row) => shareText(share),
-  },
-] as const;
+const COLUMNS: readonly Column<Row>[] = [
+  { title: 'Network', isName: true, as: 'code', of: ({ network }) => network, none: 'All others' },
+  { title: 'First', as: 'time', of: ({ firstAt }) => firstAt },
+  { title: 'Last', as: 'time', of: ({ lastAt }) => lastAt },
+  { title: 'Calls', as: 'count', of: ({ calls }) => calls },
+  { title: 'Share', isNumber: true, sort: ({ share }) => share, cell: ({ share }) => shareText(share) },
+];
