@@ -11,6 +11,7 @@ import { doctor } from './cli/doctor-command.ts';
 import { docs } from './cli/documents/docs.ts';
 import { explain } from './cli/explain-command.ts';
 import { gatewayCheck } from './cli/gateway/gateway-check.ts';
+import { importKong } from './cli/import-kong.ts';
 import { init } from './cli/init.ts';
 import { keysApply } from './cli/keys/apply.ts';
 import { keysBackup, keysRestore } from './cli/keys/backup.ts';
@@ -79,6 +80,7 @@ const GROUPS: Readonly<Record<string, readonly Entry[]>> = {
   Settings: [
     ['Check all settings as a start does', gatewayCheck],
     ['Write routes of an OpenAPI description', routesImport],
+    ['Write settings that do what Kong did', importKong],
     ['Write the JSON Schemas of the settings', schema],
     ['Show the plans, or an earlier version of them', plansShow],
     ['Check plans.yaml', plansCheck],

@@ -192,7 +192,7 @@ function deprecationLines(operation: Operation, today: string): readonly string[
 }
 
 /** JSON is YAML. Line ends and control characters are escaped, also those that only some readers take for one. */
-function quoted(text: string): string {
+export function quoted(text: string): string {
   return JSON.stringify(text).replaceAll(
     /[\x7f-\x9f\u2028\u2029\uFEFF]/g,
     (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`,

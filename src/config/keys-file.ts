@@ -21,6 +21,9 @@ const expires = z
   .optional();
 const plan = z.string('must be the name of a plan').optional();
 
+const digestRule = 'must be the SHA-256 of the secret, 64 hexadecimal digits or in base64';
+const endOfSecretRule = 'must be the last four characters of the secret';
+
 /** The id of a record that exists. */
 function idLike(pattern: RegExp, rule: string) {
   return z.string(rule).regex(pattern, rule).optional();
@@ -37,6 +40,18 @@ const entry = z.strictObject({
     .describe(
       'The name of an entry of `customers` to which a new key belongs: it has the plan and the limits of the customer, so leave `plan` out. A key that exists is never moved: its entry is refused until `tollgate keys move` has moved it.',
     ),
+  sha256: z
+    .string(digestRule)
+    .regex(/^(?:[0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?)$/, digestRule)
+    .optional()
+    .describe(
+      'SHA-256 of a secret that the holder of a new key has already, for example of another gateway, in hexadecimal or base64: the key is made with it, and no secret is written. A key that exists keeps its secrets. If the secret is not of the form of Tollgate, `keys.formats` in gateway.yaml must have its format.',
+    ),
+  last4: z
+    .string(endOfSecretRule)
+    .regex(/^[\x21-\x7e]{4}$/, endOfSecretRule)
+    .optional()
+    .describe('The last four characters of the secret of `sha256`, by which people recognise it.'),
   // A value replaces what the record has; an empty one removes it.
   ...shapeOf('key', 'inFile'),
   limits: limits.describe(
@@ -132,6 +147,12 @@ function checkSection(raw: unknown, section: 'customers' | 'keys', plans: readon
       if (plan !== undefined) fault([section, name, 'plan'], 'is that of the customer; leave it out.');
     } else if (plan === undefined && id === undefined) {
       fault([section, name], `has no \`plan\`. Give the plan of the ${what}, or the \`id\` of a ${what} that exists.`);
+    }
+    for (const part of ['sha256', 'last4'] as const) {
+      if (field(given, part) === undefined) continue;
+      if (id !== undefined)
+        fault([section, name, part], 'is for a new key, and `id` names one that exists; leave one out.');
+      else if (field(given, 'sha256') === undefined) fault([section, name, part], 'needs `sha256` beside it.');
     }
     if (typeof id !== 'string') continue;
     const other = entryOf.get(id);

@@ -255,18 +255,15 @@ async function secretsIn({ options }: Words): Promise<SecretFolder | null> {
  * Sees to it that the secrets of new keys can be written.
  * @throws Failure `bad_usage` if keys are to be made and no folder is named; `refused` if it has files in their place
  */
-async function prepareFolder(
-  secrets: SecretFolder | null,
-  { file: { set }, changes }: Plan,
-  isDry: boolean,
-): Promise<void> {
-  const created = changes.filter(isNewKey);
+async function prepareFolder(secrets: SecretFolder | null, { file, changes }: Plan, isDry: boolean): Promise<void> {
+  const created = changes.filter((change) => needsSecret(change, file));
   if (created.length === 0) return;
   if (secrets === null) {
     if (isDry) return;
     const what = `${created.length} ${created.length === 1 ? 'key is' : 'keys are'} to be made`;
     throw new Failure('bad_usage', `${what}: give --secrets FOLDER, where their secrets are to be written.`);
   }
+  const { set } = file;
   const taken = created.filter(({ entry: name }) => secrets.has({ set, name }));
   if (taken.length > 0) {
     const first = secrets.fileOf({ set, name: taken[0]!.entry });
@@ -344,6 +341,11 @@ function isNewKey({ action, id }: Outcome): boolean {
   return action === 'create' && kindOf(id) === 'key';
 }
 
+/** Whether a secret has to be made for a change. The holder of a key whose entry has a digest has its secret already. */
+function needsSecret(change: Outcome, { keys }: KeysFile): boolean {
+  return isNewKey(change) && keys[change.entry]!.sha256 === undefined;
+}
+
 /** The changes, and the entries for which an interrupted command has prepared a secret. */
 function partsToApply({ file, changes }: Plan, secrets: SecretFolder | null): readonly Part[] {
   const ids = new Set(changes.map(({ id }) => id));
@@ -362,16 +364,16 @@ function partsToApply({ file, changes }: Plan, secrets: SecretFolder | null): re
  * @param prepared gets them, by the names of the entries
  */
 async function preparedSecrets(
-  { file: { set }, changes }: Plan,
+  { file, changes }: Plan,
   secrets: SecretFolder | null,
   { keys }: Part,
   prepared: Map<string, string>,
 ): Promise<Readonly<Record<string, string>>> {
   if (secrets === null) return {};
-  const created = new Set(changes.filter(isNewKey).map(({ entry }) => entry));
+  const created = new Set(changes.filter((change) => needsSecret(change, file)).map(({ entry }) => entry));
   const own = await Promise.all(
     Object.keys(keys).map(async (name): Promise<[string, string][]> => {
-      const as = { set, name };
+      const as = { set: file.set, name };
       if (created.has(name)) return [[name, await secrets.prepare(as, mint(randomBytes))]];
       const secret = secrets.hasPending(as) ? await secrets.pending(as) : null;
       return secret === null ? [] : [[name, secret]];
@@ -467,7 +469,7 @@ function report(plan: Plan, listed: readonly Outcome[], file: string, { options 
   }
   terminal.out(`${countsText(counts, isDry)}.\n${unprunedText(plan)}`);
   // Customers that are made have no secrets, and then none is asked for.
-  if (counts.created > 0 && !isDry && options.secrets !== undefined)
+  if (!isDry && options.secrets !== undefined && listed.some((one) => needsSecret(one, plan.file)))
     terminal.out(`The secrets of the new keys are in ${options.secrets as string}.\n`);
 }
 

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
-import { digestOf } from '../../identify/api-key.ts';
+import { digestOf, digestOfHash } from '../../identify/api-key.ts';
 import type { CustomerStore, KeyStore, RecordUpdate } from '../../identify/record-store.ts';
 import {
   digestsOf,
@@ -13,9 +13,10 @@ import {
   type StoredRecord,
 } from '../../model/record.ts';
 import { takenBack } from '../create-once.ts';
-import { revoked, storedSecret } from '../key-changes.ts';
+import { revoked } from '../key-changes.ts';
 import { type ApplyPlan, isPrunable, type PlannedChange } from './apply-plan.ts';
 import { appliedTo, type Compared } from './entries.ts';
+import { bytesOf } from './import-keys.ts';
 import { isRefusal, storeOf } from './keys-and-customers.ts';
 
 /** A change that was made, or that was no longer needed. */
@@ -107,7 +108,7 @@ async function make(change: PlannedChange, batch: Batch, deps: ApplyDeps): Promi
   const nowMs = deps.nowMs();
   if (change.kind === 'create') {
     const record = { ...change.after, createdAtMs: nowMs };
-    if (isKey(record)) return create(record, name, batch, deps);
+    if (isKey(record)) return create(record, change, batch, deps);
     return made(record, await deps.customers.create(record));
   }
   let before: StoredRecord | null = null;
@@ -148,26 +149,27 @@ type CreateOutcome = 'created' | 'unknown' | 'taken';
 
 async function create(
   withoutSecret: StoredKey,
-  name: string,
+  { name, entry: { sha256, last4 = '' } }: Extract<PlannedChange, { kind: 'create' }>,
   { created }: Pick<Batch, 'created'>,
   { keys, customers, secrets, peppers, nowMs }: ApplyDeps,
 ): Promise<MadeChange> {
   const { customer, createdAtMs } = withoutSecret;
   const secret = secrets.get(name);
-  if (secret === undefined)
+  if (secret === undefined && sha256 === undefined)
     throw new Failure('refused', 'It is a new key, and no secret was sent for it. Apply again.');
   if (customer !== undefined && (await customers.get(customer)) === null) {
     throw new Failure('refused', `Its customer ${customer} does not exist, so the key was not made.`);
   }
-  const key = { ...withoutSecret, secrets: [storedSecret(secret, peppers[0]!, createdAtMs)] };
+  const digest = sha256 === undefined ? digestOf(secret!, peppers[0]!) : digestOfHash(bytesOf(sha256)!, peppers[0]!);
+  const stored = { digest, last4: sha256 === undefined ? secret!.slice(-4) : last4, createdAtMs, expiresAtMs: null };
+  const key = { ...withoutSecret, secrets: [stored] };
   const outcome = await created(key);
   const gone = outcome === 'taken' ? null : await takenBack(key, { keys, customers, nowMs: nowMs() });
   if (gone !== null) throw new Failure('refused', gone);
   if (outcome === 'created') return made(key, DURABLE);
   if (outcome === 'unknown') return made(key, MAY_BE_UNDONE);
   const present = await keys.get(key.id, { evenDeleted: true });
-  if (present === null)
-    throw new Failure('refused', 'Another key has the prepared secret, of which this would be a second.');
+  if (present === null) throw new Failure('refused', 'Another key has this secret, of which this would be a second.');
   // Another apply has made the key at the same moment.
   return { before: present, record: present, durability: DURABLE, isSame: true };
 }

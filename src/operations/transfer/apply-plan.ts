@@ -1,11 +1,22 @@
 import type { Entry, KeysFile } from '../../config/keys-file.ts';
 import { Failure } from '../../failure.ts';
+import { digestOfHash } from '../../identify/api-key.ts';
 import type { CustomerStore, KeyStore } from '../../identify/record-store.ts';
 import { attributesIn } from '../../model/attributes.ts';
-import { KINDS, kindOf, type Listed, type StoredKey, type StoredRecord, UnreadableRecord } from '../../model/record.ts';
+import {
+  digestsOf,
+  isKey,
+  KINDS,
+  kindOf,
+  type Listed,
+  type StoredKey,
+  type StoredRecord,
+  UnreadableRecord,
+} from '../../model/record.ts';
 import { WINDOWS } from '../../model/values.ts';
 import { entryText, timeOf } from '../key-report.ts';
 import { appliedTo, type Compared, entriesIn, type NamedEntry, newRecord } from './entries.ts';
+import { bytesOf } from './import-keys.ts';
 import { found } from './keys-and-customers.ts';
 
 /** A change that makes the store more like keys.yaml. `name` is that of the entry. */
@@ -13,7 +24,7 @@ export type PlannedChange = {
   readonly name: string;
   readonly id: string;
 } & (
-  | { readonly kind: 'create' /** A key is without a secret. */; readonly after: StoredRecord }
+  | { readonly kind: 'create'; readonly entry: Entry /** A key is without a secret. */; readonly after: StoredRecord }
   | { readonly kind: 'update'; readonly entry: Entry; readonly before: StoredRecord; readonly after: StoredRecord }
   | { readonly kind: 'revoke' }
 );
@@ -39,6 +50,8 @@ export interface ApplyPlan {
 }
 
 interface PlanOptions extends Pick<Compared, 'plans' | 'nowMs'> {
+  /** Newest first; at least one. */
+  readonly peppers: readonly string[];
   readonly customers: Pick<CustomerStore, 'get'>;
   readonly keys: Pick<KeyStore, 'get'>;
 }
@@ -73,7 +86,7 @@ export async function planApply(file: KeysFile, options: PlanOptions): Promise<A
 function plannedFor(
   { as, id, entry }: NamedEntry,
   before: Listed<StoredRecord> | null,
-  compared: Compared,
+  compared: Compared & Pick<PlanOptions, 'peppers'>,
 ): { readonly planned: PlannedEntry; readonly record: StoredRecord | null } {
   const { name } = as;
   const refused = (why: string, at: readonly string[] | null = null) => ({
@@ -88,9 +101,11 @@ function plannedFor(
     }
     if (before === null) {
       const after = newRecord(as, id, entry, compared);
-      return { planned: { kind: 'create', name, id, after }, record: after };
+      return { planned: { kind: 'create', name, id, entry, after }, record: after };
     }
     const after = appliedTo(before, as, entry, compared);
+    if (isKey(before) && entry.sha256 !== undefined && !hasDigest(before, entry.sha256, compared.peppers))
+      return refused(`${id} has other secrets than this one, and keeps them. Leave \`sha256\` out.`, ['sha256']);
     if (after === before) return { planned: { kind: 'same', name, id, why: null, at: null }, record: before };
     return { planned: { kind: 'update', name, id, entry, before, after }, record: after };
   } catch (error) {
@@ -99,6 +114,12 @@ function plannedFor(
     if (error.code === 'refused') return refused(error.message, []);
     throw error;
   }
+}
+
+/** Whether a key has, or had, the secret of this SHA-256. */
+function hasDigest(key: StoredKey, sha256: string, peppers: readonly string[]): boolean {
+  const own = digestsOf(key);
+  return peppers.some((pepper) => own.includes(digestOfHash(bytesOf(sha256)!, pepper)));
 }
 
 /** Whether a prune of the set may revoke the key. */

@@ -232,7 +232,8 @@ function whyUnusable(secret: string, formats: readonly KeyFormat[]): string {
   return 'key has none of the formats in keys.formats of gateway.yaml, so it would never be looked up.';
 }
 
-function bytesOf(text: string): Buffer | null {
+/** The bytes of a SHA-256 in hexadecimal or base64; null for any other text. */
+export function bytesOf(text: string): Buffer | null {
   if (/^[0-9a-fA-F]{64}$/.test(text)) return Buffer.from(text, 'hex');
   return /^[A-Za-z0-9+/_-]{43}=?$/.test(text) ? Buffer.from(text, 'base64') : null;
 }

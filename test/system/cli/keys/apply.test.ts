@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -257,6 +258,33 @@ describe.each(Object.keys(STORES))('keys apply, on %s', (name) => {
     expect([again.code, again.stderr]).toEqual([1, expect.stringContaining(`${made.id}, is now that of \`renamed\``)]);
     const both = await apply(await fileOf({ renamed: { id: made.id }, shop: { plan: 'pro' } }));
     expect(both.stderr).toContain('keys.shop: is the same key as `renamed`');
+  });
+
+  test('a digest in place of a secret makes a key for a secret that its holder has, and changes no other (reliability 546)', async () => {
+    const theirs = 'a secret that another gateway has made';
+    const sha256 = hash('sha256', theirs, 'hex');
+    const file = await fileOf({ acme: { plan: 'pro', sha256, last4: 'made' } });
+    expect(await run(env, 'keys', 'apply', file)).toMatchObject({ code: 0, stderr: '' });
+    const [key] = await everyKey(env);
+    const digests = await withStore(env, async ({ peppers }) => peppers.map((pepper) => digestOf(theirs, pepper)));
+    expect(key!.secrets).toMatchObject([{ digest: digests[0], last4: 'made' }]);
+    expect((await run(env, 'keys', 'apply', file)).stdout).toMatch(/^Nothing to do: 1 key /);
+    // Rotated, it keeps the new secret, and the file stays as it is.
+    await run(env, 'keys', 'rotate', key!.id);
+    expect(await run(env, 'keys', 'apply', file)).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Nothing/) });
+    const other = await fileOf({ acme: { plan: 'pro', sha256: hash('sha256', 'another', 'base64') } });
+    expect(await run(env, 'keys', 'apply', other)).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(
+        /^\S+:6:14: keys\.acme\.sha256: key_\w+ has other secrets than this one, and keeps them\./,
+      ),
+    });
+    const second = await fileOf({ acme: { plan: 'pro', sha256 }, twin: { plan: 'pro', sha256 } });
+    expect(await run(env, 'keys', 'apply', second)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('twin: refused: Another key has this secret'),
+    });
+    expect(await everyKey(env)).toHaveLength(1);
   });
 
   test('a key that was revoked or deleted does not come back, is told, and does not keep the others from being applied', async () => {

@@ -1,0 +1,331 @@
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { openReplica, type TestGateway } from '../support/gateway.ts';
+import { KongModel, type KongRequest } from '../support/kong.ts';
+import { ROOT } from '../support/processes.ts';
+import { runCommand } from '../support/run-command.ts';
+import { SEED } from '../support/sample.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+import { startUpstream, type Upstream } from '../support/upstream.ts';
+
+const EXAMPLE = readFileSync(join(ROOT, 'examples/kong/kong.yaml'), 'utf8');
+
+let folder: string;
+beforeEach(async () => {
+  folder = await temporaryFolder();
+});
+
+/** Writes a description of Kong, and has it moved to `moved` in the folder of the test. */
+async function moved(text: string) {
+  const file = join(folder, 'kong.yaml');
+  writeFileSync(file, text);
+  const out = join(folder, 'moved');
+  const printed = await runCommand({}, 'import', 'kong', file, '--out', out);
+  return { ...printed, out, left: leftIn(printed.stdout, file) };
+}
+
+/** What the command says that it has not moved: the place and the sentence. */
+function leftIn(stdout: string, file: string): readonly string[] {
+  const [, list = ''] = stdout.split('another meaning here:\n');
+  return list.split('\n').flatMap((line) => (line.startsWith(`  ${file}:`) ? [line.slice(file.length + 3)] : []));
+}
+
+const read = (out: string, name: string) => readFileSync(join(out, `${name}.yaml`), 'utf8');
+
+describe('the example, with 4 services, 12 routes and 9 consumers,', () => {
+  let upstream: Upstream;
+
+  /** A gateway with the written files and keys, in front of a service that answers everything. */
+  async function gatewayOf(text: string): Promise<TestGateway> {
+    upstream = await startUpstream();
+    const { port } = new URL(upstream.origin);
+    const { out } = await moved(text.replaceAll(':9000', `:${port}`));
+    const env = {
+      TOLLGATE_CONFIG: join(out, 'gateway.yaml'),
+      TOLLGATE_PLANS: join(out, 'plans.yaml'),
+      TOLLGATE_DATA: join(folder, 'data'),
+      PORT: '0',
+      ADMIN_PORT: '0',
+    };
+    expect(await runCommand(env, 'gateway', 'check', '--strict')).toMatchObject({ code: 0, stderr: '' });
+    expect(await runCommand(env, 'keys', 'apply', join(out, 'keys.yaml'))).toMatchObject({ code: 0, stderr: '' });
+    return openReplica({ env });
+  }
+
+  const KEYS = [...EXAMPLE.matchAll(/\{ key: ([\w-]{9,}) \}/g)].map(([, key]) => key!);
+  const PLACES: readonly Omit<KongRequest, 'key'>[] = [
+    { method: 'GET', host: 'api', path: '/v1/orders' },
+    { method: 'GET', host: 'api', path: '/v1/orders/7' },
+    { method: 'POST', host: 'api', path: '/v1/orders' },
+    { method: 'GET', host: 'api', path: '/v1/exports' },
+    { method: 'GET', host: 'api', path: '/v1/catalog/a' },
+    { method: 'POST', host: 'api', path: '/v1/search' },
+    { method: 'GET', host: 'api', path: '/v1/items/12' },
+    { method: 'GET', host: 'accounts.example.com', path: '/v1/accounts' },
+    { method: 'DELETE', host: 'admin.example.com', path: '/admin/x' },
+    { method: 'GET', host: 'api', path: '/status' },
+    { method: 'GET', host: 'api', path: '/docs' },
+    { method: 'POST', host: 'api', path: '/feedback' },
+  ];
+
+  test('gives each consumer on each route what Kong gives: 200, 401, 403, 404 or 413', async () => {
+    const wide = EXAMPLE.replaceAll(/(minute|hour|day): \d+/g, '$&000');
+    const [gateway, kong] = [await gatewayOf(wide), new KongModel(wide)];
+    const others = [
+      { method: 'GET', host: 'api', path: '/v1/accounts' },
+      { method: 'POST', host: 'api', path: '/feedback', bodyBytes: 17_000 },
+      { method: 'POST', host: 'api', path: '/feedback', bodyBytes: 15_000 },
+      { method: 'POST', host: 'api', path: '/v1/orders', bodyBytes: 2_200_000 },
+    ];
+    const all = [...PLACES, ...others].flatMap((place) => KEYS.map((key) => ({ ...place, key })));
+    const without = PLACES.map((place) => ({ ...place, key: null }));
+    for (const one of [...all, ...without]) {
+      expect([one, await statusAt(gateway, one)]).toEqual([one, kong.statusOf(one)]);
+    }
+    expect(new Set([...all, ...without].map((one) => kong.statusOf(one)))).toEqual(new Set([200, 401, 403, 404, 413]));
+    const sent = upstream.requests.map(({ method, url }) => `${method} ${url}`);
+    // The path of the service comes in front, and what `strip_path` takes off is gone.
+    expect(sent).toContain('GET /catalog/a');
+    expect(sent).toContain('POST /catalog');
+    expect(sent).toContain('GET /v1/orders/7');
+    expect(String(upstream.requests.flatMap(({ rawHeaders }) => rawHeaders))).not.toContain(KEYS[0]);
+  });
+
+  test(`limits each consumer as Kong does, request by request, in an order at random (${SEED})`, async () => {
+    const [gateway, kong] = [await gatewayOf(EXAMPLE), new KongModel(EXAMPLE)];
+    const random = numbersOf(SEED);
+    const pick = <T>(items: readonly T[]) => items[Math.floor(random() * items.length)]!;
+    const statuses = new Map<number, number>();
+    for (let i = 0; i < 900; i++) {
+      // Most requests come from few consumers, so that limits are reached.
+      const one = { ...pick(PLACES), key: pick(random() < 0.7 ? KEYS.slice(0, 4) : KEYS) };
+      // A request that lacks a scope is counted here and not in Kong, as the page says.
+      if (refusedByAcl(one)) continue;
+      const expected = kong.statusOf(one);
+      expect([i, one, await statusAt(gateway, one)]).toEqual([i, one, expected]);
+      statuses.set(expected, (statuses.get(expected) ?? 0) + 1);
+    }
+    expect(statuses.get(200)).toBeGreaterThan(100);
+    expect(statuses.get(429)).toBeGreaterThan(50);
+  });
+
+  const ofGroups = new KongModel(EXAMPLE.replaceAll(/(minute|hour|day): \d+/g, '$&000'));
+  const refusedByAcl = (one: KongRequest) => ofGroups.statusOf(one) === 403;
+});
+
+/** The status of one request. */
+function statusAt({ port }: TestGateway, { method, host, path, key, bodyBytes = 0 }: KongRequest): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  const headers = { Host: host, ...(key === null ? {} : { apikey: key }), 'Content-Length': bodyBytes };
+  const sent = request({ port, host: '127.0.0.1', method, path, headers }, (response) => {
+    response.resume();
+    resolve(response.statusCode!);
+  });
+  sent.on('error', reject);
+  sent.end(Buffer.alloc(bodyBytes, 'x'));
+  return promise;
+}
+
+/** A repeatable series of numbers from 0 to 1 (mulberry32). */
+function numbersOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+test('tells what a request gets in Kong and here, and each thing that is not moved with its place', async () => {
+  const { stdout, left, out, code } = await moved(EXAMPLE);
+  expect(code).toBe(0);
+  expect(stdout).toContain(
+    'orders-create\tPOST /v1/orders\ta key; group buyers or staff; 5 a minute for each consumer on this route; bodies up to 2 MiB\t' +
+      'a key; scope buyers|staff; 5 a minute for each customer in orders-create; bodies up to 2 MiB\n',
+  );
+  expect(stdout).toContain(
+    'acme\t2\t60 a minute, 5000 a day for the consumer on all routes\tacme-plan: 60 a minute, 5000 a day\n',
+  );
+  expect(left).toContainEqual(
+    expect.stringMatching(/^97:9: services\[3\]\.routes\[3\]: route beta: it is chosen by header fields/),
+  );
+  expect(left).toContainEqual(
+    expect.stringMatching(/^\d+:\d+: consumers\[8\]\.keyauth_credentials\[0\]: key: has characters or a length/),
+  );
+  expect(left).toContainEqual(expect.stringMatching(/consumer old-import: its tokens \(jwt\) are not moved\.$/));
+  // No secret is written, and only its owner may read the digests.
+  const keys = read(out, 'keys');
+  expect(keys).not.toContain('Q7mV2xT9bL4nR8kD1sW6yC3zF5gH0jPa');
+  expect(statSync(join(out, 'keys.yaml')).mode & 0o077).toBe(0);
+  expect(readdirSync(out).sort()).toEqual([
+    ...['gateway.schema.json', 'gateway.yaml', 'keys.schema.json', 'keys.yaml', 'plans.schema.json', 'plans.yaml'],
+  ]);
+});
+
+test('reads the lists of the Admin API, where entities are named by their ids', async () => {
+  const ids = { service: 'a1', route: 'b2', consumer: 'c3' };
+  const page = (...data: object[]) => ({ data, next: null });
+  const lists = {
+    services: page({
+      id: ids.service,
+      name: 'shop',
+      host: '10.0.0.7',
+      port: 8000,
+      protocol: 'http',
+      path: null,
+      enabled: true,
+    }),
+    routes: page({
+      ...{ id: ids.route, name: 'items', service: { id: ids.service }, paths: ['/items'], methods: null, hosts: null },
+      ...{ snis: null, headers: null, strip_path: false, protocols: ['http', 'https'] },
+    }),
+    consumers: page({ id: ids.consumer, username: 'jo', custom_id: null }),
+    'key-auths': page({ key: 'Q7mV2xT9bL4nR8kD1sW6yC3zF5gH0jPa', consumer: { id: ids.consumer } }),
+    acls: page({ group: 'shops', consumer: { id: ids.consumer } }),
+    plugins: page(
+      {
+        name: 'key-auth',
+        enabled: true,
+        config: { key_names: ['apikey'] },
+        route: null,
+        service: { id: ids.service },
+        consumer: null,
+      },
+      {
+        name: 'acl',
+        enabled: true,
+        config: { allow: ['shops'] },
+        route: { id: ids.route },
+        service: null,
+        consumer: null,
+      },
+      {
+        name: 'rate-limiting',
+        enabled: true,
+        config: { minute: 7 },
+        route: null,
+        service: null,
+        consumer: { id: ids.consumer },
+      },
+      {
+        name: 'rate-limiting',
+        enabled: false,
+        config: { minute: 1 },
+        route: { id: ids.route },
+        service: null,
+        consumer: null,
+      },
+    ),
+  };
+  const { stdout, left, out } = await moved(JSON.stringify(lists, null, 1));
+  expect(left).toEqual([]);
+  expect(stdout).toContain('jo\t1\t7 a minute for the consumer on all routes\tjo-plan: 7 a minute\n');
+  expect(read(out, 'gateway')).toContain('targets: ["http://10.0.0.7:8000"]');
+  expect(read(out, 'keys')).toContain('jo: { plan: jo-plan, name: "jo", scopes: ["shops"] }');
+});
+
+test.each([
+  ['services: [{ name: a }]', '1:12: services[0]: has no `url` and no `host`.'],
+  ['routes: [{ name: r, service: gone, paths: [/a] }]', '1:30: routes[0].service: is no service of this file.'],
+  ['services: {}', '1:11: services'],
+  ['services: { data: [], next: /services?offset=x }', '1:29: services.next: is one page of several'],
+  ['consumers: [{ username: a, keyauth_credentials: [{}] }]', 'consumers[0].keyauth_credentials[0]: has no `key`'],
+  ['plugins: [{ name: 5 }]', '1:19: plugins[0].name: must be the name of a plugin'],
+  ['password: hunter2', '1:1: (file): is no such settings file'],
+  ['services: [', ': (file): is not YAML'],
+])('refuses %j with its place, and writes nothing (reliability 547)', async (text, message) => {
+  const { code, stderr, stdout } = await moved(`${text}\n`);
+  expect([code, stdout]).toEqual([1, '']);
+  expect(stderr).toContain(message);
+  expect(readdirSync(folder)).toEqual(['kong.yaml']);
+});
+
+test('overwrites no file, and leaves none behind beside one that is there (reliability 547)', async () => {
+  const { out } = await moved(EXAMPLE);
+  const again = await moved(EXAMPLE);
+  expect(again).toMatchObject({ code: 1, stderr: expect.stringMatching(/gateway\.yaml exists already\./) });
+  expect(readdirSync(out)).toHaveLength(6);
+});
+
+test('names that would end a line and continue as settings stay within a text (reliability 547)', async () => {
+  const evil = JSON.stringify('a\n  b: { auth: none }\u2028\u001b[31m"');
+  const text = `services: [{ name: ${evil}, url: 'http://10.0.0.1', routes: [{ name: ${evil}, paths: [/a], plugins: [{ name: key-auth }] }] }]
+consumers: [{ username: ${evil}, custom_id: ${evil}, acls: [{ group: ${evil} }], keyauth_credentials: [{ key: abcdefgh12345678 }] }]
+plugins: [{ name: acl, config: { allow: [${evil}] } }, { name: ${evil} }]
+`;
+  const { code, out, stdout } = await moved(text);
+  expect(code).toBe(0);
+  for (const name of ['gateway', 'plans', 'keys']) expect(read(out, name)).not.toMatch(/^ *b: /m);
+  expect(stdout).not.toContain('\u001b');
+});
+
+describe('what differs is said', () => {
+  const of = (routes: string, more = '') =>
+    moved(
+      `services:\n- { name: s, url: 'http://10.0.0.1', routes: [${routes}], plugins: [{ name: key-auth }] }\n${more}`,
+    );
+  const limit = (config: string) => `plugins: [{ name: rate-limiting, config: { ${config} } }]\n`;
+
+  test.each([
+    ['limit_by: ip', 'rate-limiting: counts addresses on routes that need a key'],
+    ['limit_by: header, header_name: x', 'rate-limiting: counts the values of a header field'],
+    ['limit_by: service', 'rate-limiting: counts all callers of a service together'],
+  ])('of a limit with %s, which is not written', async (by, why) => {
+    const { left, out } = await of('{ name: r, paths: [/a] }', limit(`minute: 5, ${by}`));
+    expect(left).toEqual([expect.stringContaining(why)]);
+    expect(read(out, 'plans')).toContain('limits: { minute: unlimited }');
+  });
+
+  test('of a year', async () => {
+    const { left, out } = await of('{ name: r, paths: [/a] }', limit('month: 9, year: 50'));
+    expect(left).toEqual([expect.stringContaining('has a limit of 50 a year; the longest window here is the month')]);
+    expect(read(out, 'plans')).toContain('limits: { month: 9 }');
+  });
+
+  test('of keys that are counted one by one: they have no customer, and its name as their owner', async () => {
+    const keys =
+      'consumers: [{ username: jo, keyauth_credentials: [{ key: abcdefgh12345678 }, { key: abcdefgh87654321 }] }]\n';
+    const { left, out } = await of('{ name: r, paths: [/a] }', limit('minute: 5, limit_by: credential') + keys);
+    expect(left).toEqual([]);
+    expect(read(out, 'keys')).toMatch(
+      /customers: \{\}\nkeys:\n {2}jo-key-1: \{ plan: default, name: "jo", owner: "jo", sha256/,
+    );
+  });
+
+  test('of a route inside the paths of a group', async () => {
+    const routes =
+      '{ name: wide, paths: [/a], plugins: [{ name: rate-limiting, config: { minute: 50 } }] }, { name: inner, paths: [/a/b], plugins: [{ name: rate-limiting, config: { minute: 5 } }] }';
+    const { left } = await of(routes);
+    expect(left).toEqual([
+      expect.stringContaining('route inner: requests that match the paths of the group wide count there'),
+    ]);
+  });
+
+  test.each([
+    ["'~/a/(?<id>\\d+)/b$'", 'path: "/a/{id}/b"'],
+    ["'~/a/[^/]+$'", 'path: "/a/{p1}"'],
+    ["'~/v1\\.0/x'", 'path: "/v1.0/x/**"'],
+    ["'~/a/(b|c)'", null],
+    ["'~.*'", null],
+    ["'/a{b}'", null],
+    ['/usage', null],
+  ])('of the path %s', async (path, written) => {
+    const { left, out } = await of(`{ name: ok, paths: [/ok] }, { name: r, paths: [${path}] }`);
+    if (written === null) expect(left).toEqual([expect.stringContaining('route r: its path ')]);
+    else expect(read(out, 'gateway')).toContain(written);
+  });
+
+  test('of two routes for the same requests, of which the one with methods has its own', async () => {
+    const { left, out } = await of(
+      '{ name: any, paths: [/a] }, { name: post, paths: [/a], methods: [POST] }, { name: again, paths: [/a], methods: [POST] }',
+    );
+    expect(read(out, 'gateway')).toContain('path: "/a"\n    methods: [GET, PUT, PATCH, DELETE, OPTIONS]');
+    expect(left).toEqual([
+      expect.stringContaining('route again: /a is taken by another route'),
+      expect.stringContaining('route again: /a/** is taken by another route'),
+    ]);
+  });
+});
