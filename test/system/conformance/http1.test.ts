@@ -1,18 +1,11 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { rawExchange } from '../../support/raw-http.ts';
-import { FRAGMENTS, REQUESTS, restAfter } from './http1-h1spec.ts';
-import { COMPLIANCE } from './http1-probe-compliance.ts';
-import { CAPABILITIES, COOKIES, MALFORMED, NORMALIZATION } from './http1-probe-others.ts';
-import { SMUGGLING } from './http1-probe-smuggling.ts';
+import { SUITES } from './http1-cases.ts';
+import { FRAGMENTS, restAfter } from './http1-fragments.ts';
 import { answerOf, outcomesOf, type Row, servedIn, stepsOf, verdictOf } from './http1-row.ts';
 import { comesFrom, fieldLines, type Played, type Stage, setStage } from './http1-stage.ts';
 
 // The cases of uNetworking/h1spec and MDA2AV/Http11Probe against a running gateway: README.md beside this file.
-
-const SUITES: Readonly<Record<string, readonly Row[]>> = {
-  h1spec: [...FRAGMENTS, ...REQUESTS],
-  Http11Probe: [...COMPLIANCE, ...SMUGGLING, ...MALFORMED, ...NORMALIZATION, ...COOKIES, ...CAPABILITIES],
-};
 
 let stage: Stage;
 let played: ReadonlyMap<Row, Played>;
