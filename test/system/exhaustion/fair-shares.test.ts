@@ -3,7 +3,7 @@ import { createConnection, type Socket } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
-import { type GatewaySetup, PLANS, ROUTES, startGateway, type TestGateway } from '../../support/gateway.ts';
+import { type GatewaySetup, openGateway, PLANS, ROUTES, type TestGateway } from '../../support/gateway.ts';
 import { rawExchange } from '../../support/raw-http.ts';
 import { paced } from '../../support/room.ts';
 import { type RecordedRequest, startUpstream, type UpstreamHandler } from '../../support/upstream.ts';
@@ -59,7 +59,7 @@ async function startHolding(setup: Omit<GatewaySetup, 'upstream'> = {}, other: U
     if (request.url?.includes('hold')) held.push(response);
     else return other(request, response, recorded);
   });
-  const gateway = await startGateway({ ...setup, upstream: upstream.origin });
+  const gateway = await openGateway({ ...setup, upstream: upstream.origin });
   return { upstream, gateway, held };
 }
 

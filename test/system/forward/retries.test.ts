@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { accessLines } from '../../support/encrypted.ts';
 import { freePort } from '../../support/free-port.ts';
-import { startGateway, type TestGateway } from '../../support/gateway.ts';
+import { openGateway, type TestGateway } from '../../support/gateway.ts';
 import { rawExchange } from '../../support/raw-http.ts';
 import { LATE_MS, paced } from '../../support/room.ts';
 import { stopwatch } from '../../support/stopwatch.ts';
@@ -52,7 +52,7 @@ async function start(script: readonly Step[], setting: Setting = {}) {
       }),
     ),
   );
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: upstreams.map(({ origin }) => origin).join(', '),
     upstreamSettings,
     routes: `\n  - { path: /a, methods: [GET, HEAD, OPTIONS, PUT, DELETE, POST], upstream: store, retries: ${retries}${route} }`,
@@ -188,7 +188,7 @@ describe('a first attempt that is hostile (reliability 183)', () => {
 
 test('the only target is tried again, also if it cannot be connected to', async () => {
   const port = await freePort();
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: `http://127.0.0.1:${port}`,
     routes: '\n  - { path: /a, methods: [GET], upstream: store, retries: { attempts: 3 } }',
   });
@@ -315,8 +315,8 @@ test('a gateway that is told to stop finishes the attempts first', async () => {
   const { gateway, ask, seen } = await start([hang, OK], { retries: '{ attemptTimeout: 500ms }' });
   const answer = ask();
   await eventually(() => expect(seen).toHaveLength(1));
-  gateway.process.signal('SIGTERM');
+  const stopped = gateway.process.stop();
   expect(await answer).toMatchObject({ status: 200, body: 'ok' });
   expect(seen).toHaveLength(2);
-  await gateway.process.exit;
+  await stopped;
 });

@@ -2,8 +2,9 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { freePort } from '../../support/free-port.ts';
-import { type GatewaySetup, startGateway } from '../../support/gateway.ts';
+import { type GatewaySetup, settingsOf } from '../../support/gateway.ts';
 import { ROOT, type Running, startProcess } from '../../support/processes.ts';
+import { runCommand } from '../../support/run-command.ts';
 
 /** A gateway that is started by a shell, so that a test can say what its output, limits or process id are. */
 export interface Relaunched {
@@ -26,14 +27,14 @@ export async function relaunch(
   script: string,
   env: Readonly<Record<string, string>> = {},
 ): Promise<Relaunched> {
-  const before = await startGateway(setup);
-  const { key } = await before.createKey('endless');
-  await before.process.stop();
+  const settings = await settingsOf(setup);
+  const made = await runCommand(settings, 'keys', 'create', '--plan', 'endless', '--json');
+  const { key } = JSON.parse(made.stdout) as { key: string };
   const port = await freePort();
   const adminPort = await freePort();
   const command = [process.execPath, join(ROOT, 'bin', 'tollgate.js'), 'serve'];
   const running = startProcess('sh', ['-c', script, 'sh', ...command], {
-    env: { ...before.env, ...env, PORT: String(port), ADMIN_PORT: String(adminPort) },
+    env: { ...settings, ...env, PORT: String(port), ADMIN_PORT: String(adminPort) },
   });
   const ready = async () => expect((await fetch(`http://127.0.0.1:${adminPort}/readyz`)).status).toBe(200);
   await eventually(ready, { withinMs: 10_000 });

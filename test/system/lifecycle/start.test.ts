@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
 import { freePort } from '../../support/free-port.ts';
-import { startGateway } from '../../support/gateway.ts';
+import { openGateway, settingsOf } from '../../support/gateway.ts';
 import { listen } from '../../support/listening.ts';
 import { startTollgate } from '../../support/processes.ts';
 import { privateRedis } from '../../support/redis.ts';
@@ -27,8 +27,7 @@ const readiness = async (adminPort: number) => {
 test.each(['PORT', 'ADMIN_PORT'])(
   'serve with %s in use ends with one sentence and a failure, and leaves the store to the next (reliability 124)',
   async (name) => {
-    const { env, process } = await startGateway({ upstream: (await startUpstream()).origin });
-    await process.stop();
+    const env = await settingsOf({ upstream: (await startUpstream()).origin });
     const port = await takenPort();
     const running = await startTollgate(['serve'], { env: { ...env, PORT: '0', ADMIN_PORT: '0', [name]: port } });
     expect(await running.exit).toEqual({ code: 1, signal: null });
@@ -43,7 +42,7 @@ test.each(['PORT', 'ADMIN_PORT'])(
 
 test('an upstream that is not there yet is a 502 and no reason not to start; it is found when it comes (reliability 124)', async () => {
   const port = await freePort();
-  const gateway = await startGateway({ upstream: `http://127.0.0.1:${port}` });
+  const gateway = await openGateway({ upstream: `http://127.0.0.1:${port}` });
   const { key } = await gateway.createKey('free');
   expect(await readiness(gateway.adminPort)).toEqual([200, expect.objectContaining({ status: 'ready' })]);
   expect((await gateway.get('/v1/pets', key)).status).toBe(502);
@@ -55,7 +54,7 @@ test('a Redis that is not there yet is an unready gateway with one complaint; it
   const { origin } = await startUpstream();
   const redis = await privateRedis();
   await redis.stop();
-  const gateway = await startGateway({
+  const gateway = await openGateway({
     upstream: origin,
     env: { REDIS_URL: redis.url, KEY_PEPPER: 'a pepper that only the tests use' },
   });

@@ -5,7 +5,7 @@ import { withStore } from '../../../src/serve/open-store.ts';
 import { auditLines } from '../../admin/operator.ts';
 import { STORES } from '../../cli/ledger-commands.ts';
 import { eventually } from '../../support/conditions.ts';
-import { startGateway, startReplica, type TestGateway } from '../../support/gateway.ts';
+import { openGateway, openReplica, type TestGateway } from '../../support/gateway.ts';
 import { runTollgate } from '../../support/processes.ts';
 import { privateRedis, redisCommand } from '../../support/redis.ts';
 import { runCommand as run } from '../../support/run-command.ts';
@@ -56,7 +56,7 @@ describe.each(Object.keys(STORES))(
     test('by a gateway, which does not start; one with the right pepper does', async () => {
       const upstream = await startUpstream();
       const env = { ...(await STORES[name]!()), KEY_PEPPER: RIGHT } as Record<string, string>;
-      const gateway = await startGateway({ upstream: upstream.origin, env });
+      const gateway = await openGateway({ upstream: upstream.origin, env });
       const { key } = await gateway.createKey('free');
       expect(await readiness(gateway)).not.toHaveProperty('pepper');
       expect(await mismatchOf(gateway)).toBe(0);
@@ -65,7 +65,7 @@ describe.each(Object.keys(STORES))(
       expect([code, stderr]).toEqual([1, expect.stringContaining(REFUSAL)]);
       // The change of a pepper goes on working, step by step.
       for (const KEY_PEPPER of [`${RIGHT},${NEXT}`, `${NEXT},${RIGHT}`, NEXT]) {
-        const next = await startReplica({ ...gateway, env: { ...gateway.env, KEY_PEPPER } });
+        const next = await openReplica({ ...gateway, env: { ...gateway.env, KEY_PEPPER } });
         expect((await next.get('/v1/pets', key)).status).toBe(200);
         if (KEY_PEPPER === `${NEXT},${RIGHT}`) {
           // It is put under the newest pepper in the background.
@@ -84,13 +84,13 @@ describe('a gateway that reaches its Redis after it has started', () => {
     const server = await privateRedis();
     const upstream = await startUpstream();
     const store = { REDIS_URL: server.url, KEY_PEPPER: RIGHT };
-    const first = await startGateway({ upstream: upstream.origin, env: store });
+    const first = await openGateway({ upstream: upstream.origin, env: store });
     const { key } = await first.createKey('free');
     const record = String(await redisCommand(server.url, 'GET', 'tg:peppers'));
     await first.process.stop();
     await redisCommand(server.url, 'SAVE');
     await server.stop();
-    const gateway = await startReplica({
+    const gateway = await openReplica({
       ...first,
       env: { ...first.env, KEY_PEPPER: WRONG, ADMIN_TOKEN: 'a-token-for-tests' },
     });
@@ -137,7 +137,7 @@ test.each(['the embedded store', 'Redis'])(
   'a key with a right checksum and no record has a cause in the log, on %s',
   async (name) => {
     const upstream = await startUpstream();
-    const gateway = await startGateway({
+    const gateway = await openGateway({
       upstream: upstream.origin,
       env: (await STORES[name]!()) as Record<string, string>,
     });

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { createConnection, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
-import { startGateway, type TestGateway } from '../../support/gateway.ts';
+import { openGateway, type TestGateway } from '../../support/gateway.ts';
 import { listen } from '../../support/listening.ts';
 import { startUpstream } from '../../support/upstream.ts';
 import { asking, switching, WEBSOCKET_ROUTES } from '../../support/web-sockets.ts';
@@ -31,7 +31,7 @@ async function overwrite(gateway: TestGateway): Promise<void> {
 test('what waits behind a request is still what its own client sent when another has sent', async () => {
   const held: ServerResponse[] = [];
   const upstream = await startUpstream((_request, response) => held.push(response));
-  const gateway = await startGateway({ upstream: upstream.origin });
+  const gateway = await openGateway({ upstream: upstream.origin });
   const { key } = await gateway.createKey('endless');
   const get = (query: string) => `GET /v1/pets?${query} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
   const socket = await open(gateway);
@@ -57,7 +57,7 @@ test.each(['in one packet with the request', 'after it'])(
       sockets.push(socket);
     });
     const { origin } = await listen(server);
-    const gateway = await startGateway({ upstream: origin, routes: WEBSOCKET_ROUTES });
+    const gateway = await openGateway({ upstream: origin, routes: WEBSOCKET_ROUTES });
     const { key } = await gateway.createKey('endless');
     const socket = await open(gateway);
     const early = 'early'.repeat(20);

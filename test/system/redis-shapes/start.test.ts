@@ -2,7 +2,7 @@ import { createServer } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
-import { startGateway } from '../../support/gateway.ts';
+import { openGateway } from '../../support/gateway.ts';
 import { listen } from '../../support/listening.ts';
 import { runTollgate, startTollgate, temporaryFolder } from '../../support/processes.ts';
 import { privateRedis, redisCommand } from '../../support/redis.ts';
@@ -96,7 +96,7 @@ test('a wrong password is said, and the gateway waits for the right one (reliabi
   const { url } = await privateRedis({ configArgs: ['--requirepass', 'right'] });
   const { origin } = await startUpstream();
   const env = { REDIS_URL: url.replace('right', 'wrong'), KEY_PEPPER };
-  const gateway = await startGateway({ upstream: origin, env });
+  const gateway = await openGateway({ upstream: origin, env });
   await gateway.process.until(/refuses us \(WRONGPASS\)\. Check user and password in REDIS_URL/);
   await redisCommand(url, 'CONFIG', 'SET', 'requirepass', 'wrong');
   await expect
@@ -113,7 +113,7 @@ describe('why there is no connection is said by /readyz and the line of the outa
   ])('%s', async (_what, urlOf, why) => {
     const { url } = await privateRedis({ configArgs: ['--requirepass', 'right'] });
     const { origin } = await startUpstream();
-    const gateway = await startGateway({ upstream: origin, env: { REDIS_URL: urlOf(url), KEY_PEPPER } });
+    const gateway = await openGateway({ upstream: origin, env: { REDIS_URL: urlOf(url), KEY_PEPPER } });
     // A call that fails without a connection would be reported as such.
     await eventually(async () => {
       await gateway.get('/v1/pets', 'tg_live_unknown');
@@ -142,7 +142,7 @@ describe('a Redis that may drop bans to make room', () => {
   test('is warned of, by commands on standard error and once by a gateway, with what to set (reliability 108)', async () => {
     const { url } = await privateRedis({ configArgs: EVICTING });
     const { origin } = await startUpstream();
-    const gateway = await startGateway({ upstream: origin, env: { REDIS_URL: url, KEY_PEPPER } });
+    const gateway = await openGateway({ upstream: origin, env: { REDIS_URL: url, KEY_PEPPER } });
     const { code, stdout, stderr } = await runTollgate(['keys', 'list', '--json'], { env: gateway.env });
     expect([code, entriesOf(stdout)]).toEqual([0, []]);
     expect(stderr).toMatch(
@@ -170,7 +170,7 @@ test('a user who may ask neither INFO nor CONFIG is served all the same, and tol
   await redisCommand(url, 'ACL', 'SETUSER', new URL(url).username, '-info');
   const env = { REDIS_URL: url, KEY_PEPPER };
   const { origin } = await startUpstream();
-  const gateway = await startGateway({ upstream: origin, env });
+  const gateway = await openGateway({ upstream: origin, env });
   const { key } = await gateway.createKey('free');
   expect((await gateway.get('/v1/pets', key)).status).toBe(200);
   const { code, stderr } = await runTollgate(['bans', 'list'], { env });
@@ -182,7 +182,7 @@ test('under an ACL from before there were histories limits and bans hold, none i
   await redisCommand(url, 'ACL', 'SETUSER', new URL(url).username, '-getrange', '-bitfield');
   const { origin } = await startUpstream();
   const env = { REDIS_URL: url, KEY_PEPPER };
-  const gateway = await startGateway({ upstream: origin, env });
+  const gateway = await openGateway({ upstream: origin, env });
   const { id, key } = await gateway.createKey('small');
   const statuses: number[] = [];
   for (let i = 0; i < 14; i++) statuses.push((await gateway.get('/v1/pets', key)).status);

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { atEnd } from '../../support/endings.ts';
-import { startGateway, type TestGateway } from '../../support/gateway.ts';
+import { settingsOf, startGateway, type TestGateway } from '../../support/gateway.ts';
 import { ROOT, startProcess, temporaryFolder } from '../../support/processes.ts';
 import { startUpstream } from '../../support/upstream.ts';
 
@@ -22,8 +22,7 @@ async function change({ env, process: { pid }, ...gateway }: TestGateway, from: 
 const inForce = /"msg":"settings and plans in force"/;
 
 test('bin/tollgate is the gateway itself: SIGHUP makes it read its files, from whatever folder it was started', async () => {
-  const { env, process: first } = await startGateway({ upstream: (await startUpstream()).origin });
-  await first.stop();
+  const env = await settingsOf({ upstream: (await startUpstream()).origin });
   const running = startProcess(join(ROOT, 'bin', 'tollgate'), ['serve'], { cwd: await temporaryFolder(), env });
   await running.until(/"msg":"serving"/);
   await writeFile(env.TOLLGATE_PLANS!, 'plans: { other: { limits: { minute: 5 } } }\n');

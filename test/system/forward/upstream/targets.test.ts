@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest';
 import { createAuthority } from '../../../support/certificates.ts';
 import { eventually } from '../../../support/conditions.ts';
 import { atEnd } from '../../../support/endings.ts';
-import { startGateway, type TestGateway } from '../../../support/gateway.ts';
+import { openGateway, type TestGateway } from '../../../support/gateway.ts';
 import { temporaryFolder } from '../../../support/processes.ts';
 import { paced } from '../../../support/room.ts';
 import { stopwatch } from '../../../support/stopwatch.ts';
@@ -18,7 +18,7 @@ const LIMITLESS = ['--limit', 'minute=1000000', '--limit', 'day=1000000'];
 const answering = (name: string, port = 0) => startUpstream((_request, response) => response.end(name), { port });
 
 const gatewayBefore = async (targets: string[], upstreamSettings: Record<string, string | number> = {}) => {
-  const gateway = await startGateway({ upstream: targets.join(', '), upstreamSettings });
+  const gateway = await openGateway({ upstream: targets.join(', '), upstreamSettings });
   const { key } = await gateway.createKey('enterprise', ...LIMITLESS);
   return { gateway, key };
 };
@@ -133,7 +133,7 @@ describe('several targets', () => {
           );
       });
     const targets = [(await refusing()).origin, (await refusing()).origin].join(', ');
-    const gateway = await startGateway({ upstream: targets, listen: { maxBodyBytes: '64MiB' } });
+    const gateway = await openGateway({ upstream: targets, listen: { maxBodyBytes: '64MiB' } });
     const { key } = await gateway.createKey('enterprise', ...LIMITLESS);
     for (let i = 0; i < 8; i++) {
       const body = Buffer.alloc(8 * 1024 * 1024);
@@ -293,7 +293,7 @@ describe('TLS to the upstream', async () => {
 
   test('a file that is not there is said at the start', async () => {
     await expect(
-      startGateway({ upstream: 'https://127.0.0.1:1', upstreamSettings: { tls: '{ ca: /nowhere/ca.pem }' } }),
+      openGateway({ upstream: 'https://127.0.0.1:1', upstreamSettings: { tls: '{ ca: /nowhere/ca.pem }' } }),
     ).rejects.toThrow(/upstreams\.store\.tls\.ca: \/nowhere\/ca\.pem cannot be read \(ENOENT\)/);
   });
 });

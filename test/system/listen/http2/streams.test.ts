@@ -11,6 +11,7 @@ import {
   askHttp2,
   type EncryptedGateway,
   metricsOf,
+  openEncrypted,
   openHttp2,
   startEncrypted,
 } from '../../../support/encrypted.ts';
@@ -23,13 +24,13 @@ import { startRawUpstream, startUpstream, type Upstream } from '../../../support
 
 const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
 
-async function start(setup: Partial<GatewaySetup> = {}, plan = 'free') {
+async function start(setup: Partial<GatewaySetup> = {}, plan = 'free', begin = openEncrypted) {
   const held: ServerResponse[] = [];
   const upstream = await startUpstream(async (request, response, { whole }) => {
     if (request.url?.includes('hold')) held.push(response);
     else if (await whole) response.writeHead(200, { 'content-type': 'application/json' }).end('{"ok":true}');
   });
-  const encrypted = await startEncrypted({ upstream: upstream.origin, ...setup });
+  const encrypted = await begin({ upstream: upstream.origin, ...setup });
   const { key } = await encrypted.gateway.createKey(plan);
   return { ...encrypted, upstream, held, key };
 }
@@ -145,7 +146,7 @@ test('a body without a declared length streams through in both directions, howev
     },
     { readBody: false },
   );
-  const { gateway, ca } = await startEncrypted({ upstream: upstream.origin, listen: { maxBodyBytes: '16MiB' } });
+  const { gateway, ca } = await openEncrypted({ upstream: upstream.origin, listen: { maxBodyBytes: '16MiB' } });
   const { key } = await gateway.createKey('free');
   const session = await openHttp2(gateway.port, ca);
   const stream = session.request({ ':path': '/v1/pets', ':method': 'POST', ...bearer(key) });
@@ -177,7 +178,7 @@ test('a client that does not take its answer holds the upstream back, and the ot
     response.on('drain', more);
     more();
   });
-  const { gateway, ca } = await startEncrypted({ upstream: upstream.origin, listen: { writeTimeout: '700ms' } });
+  const { gateway, ca } = await openEncrypted({ upstream: upstream.origin, listen: { writeTimeout: '700ms' } });
   const { key } = await gateway.createKey('free');
   const session = await openHttp2(gateway.port, ca);
   const stuck = session.request({ ':path': '/v1/pets?flood', ...bearer(key) });
@@ -199,7 +200,7 @@ test('100 Continue and 103 Early Hints come before the answer', async () => {
     response.writeEarlyHints({ link: '</style.css>; rel=preload' });
     if (await whole) response.end('{}');
   });
-  const { gateway, ca } = await startEncrypted({ upstream: upstream.origin });
+  const { gateway, ca } = await openEncrypted({ upstream: upstream.origin });
   const { key } = await gateway.createKey('free');
   const session = await openHttp2(gateway.port, ca);
   const headers = { ...bearer(key), expect: '100-continue', 'content-length': '2' };
@@ -218,7 +219,7 @@ test('crumbs of a cookie are joined, trailers end here, and no field of the conn
   const upstream = await startUpstream((_request, response) => {
     response.writeHead(200, { 'set-cookie': ['a=1', 'b=2'], 'keep-alive': 'timeout=5' }).end('{}');
   });
-  const { gateway, ca } = await startEncrypted({ upstream: upstream.origin });
+  const { gateway, ca } = await openEncrypted({ upstream: upstream.origin });
   const { key } = await gateway.createKey('free');
   const session = await openHttp2(gateway.port, ca);
   const stream = session.request(
@@ -346,7 +347,7 @@ test('streams that interleave frame by frame never mix', async () => {
   const upstream = await startUpstream(async (_request, response, recorded) => {
     if (await recorded.whole) response.end(recorded.body);
   });
-  const { gateway, ca } = await startEncrypted({ upstream: upstream.origin });
+  const { gateway, ca } = await openEncrypted({ upstream: upstream.origin });
   const { key } = await gateway.createKey('endless');
   const raw = await openRawSession(gateway.port, { ca });
   const streams = [1, 3, 5, 7];
@@ -381,7 +382,7 @@ test.each([
   const upstream = await startRawUpstream((socket) => {
     socket.write(bytes, () => socket.destroy());
   });
-  const { gateway, ca } = await startEncrypted({ upstream: upstream.origin });
+  const { gateway, ca } = await openEncrypted({ upstream: upstream.origin });
   const { key } = await gateway.createKey('free');
   const session = await openHttp2(gateway.port, ca);
   const stream = session.request({ ':path': '/v1/pets', ...bearer(key) });
@@ -488,7 +489,7 @@ test('a body that does not come when its response has begun resets the stream, a
     response.writeHead(200, { 'content-length': 1000 }).write('so far');
   });
   const listen = { requestTimeout: `${paced(700)}ms`, headersTimeout: `${paced(600)}ms` };
-  const { gateway, ca } = await startEncrypted({ upstream: upstream.origin, listen });
+  const { gateway, ca } = await openEncrypted({ upstream: upstream.origin, listen });
   const { key } = await gateway.createKey('free');
   const session = await openHttp2(gateway.port, ca);
   const stream = session.request({ ':path': '/v1/pets', ':method': 'POST', ...bearer(key) });
@@ -515,7 +516,7 @@ test('a body that does not come is broken off at requestTimeout (reliability 62)
 });
 
 test('SIGTERM: GOAWAY, what runs is finished, nothing new is begun, exit 0 (reliability 119)', async () => {
-  const { gateway, ca, upstream, held, key } = await start();
+  const { gateway, ca, upstream, held, key } = await start({}, 'free', startEncrypted);
   const session = await openHttp2(gateway.port, ca);
   const idle = await openHttp2(gateway.port, ca);
   await askHttp2(idle, { path: '/v1/pets', headers: bearer(key) });
@@ -533,7 +534,7 @@ test('SIGTERM: GOAWAY, what runs is finished, nothing new is begun, exit 0 (reli
 });
 
 test('a stream that is stuck is cut when drainTimeout is over (reliability 120)', async () => {
-  const { gateway, ca, held, key } = await start({ listen: { drainTimeout: '700ms' } });
+  const { gateway, ca, held, key } = await start({ listen: { drainTimeout: '700ms' } }, 'free', startEncrypted);
   const session = await openHttp2(gateway.port, ca);
   const stuck = session.request({ ':path': '/v1/pets?hold', ...bearer(key) });
   stuck.on('error', () => {});
