@@ -1,6 +1,5 @@
 import { leftOpen, restingResources } from '../../support/open-resources.ts';
-import type { Attack } from './attacks.ts';
-import { findSlowhttptest, runSlowhttptest, type ToolResult } from './slowhttptest.ts';
+import { type Attack, findSlowhttptest, runSlowhttptest, type ToolResult } from './slowhttptest.ts';
 import { setStage } from './stage.ts';
 
 export interface SlowReport {
@@ -17,7 +16,7 @@ const LATE_MS = 2_000;
 export async function reportSlowhttptest(cacheFolder: string): Promise<SlowReport> {
   const found = await findSlowhttptest(cacheFolder);
   if ('reason' in found) {
-    const line = `slowhttptest is not to be had (${found.reason}); npm test makes the same four attacks itself.`;
+    const line = `slowhttptest is not available (${found.reason}); npm test makes the attacks itself, without the tool.`;
     return { lines: [line], problems: [] };
   }
   const stage = await setStage();

@@ -3,11 +3,13 @@ import { mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import type { Attack } from './attacks.ts';
 import { type Health, startHealthyClient } from './healthy-client.ts';
 import { LARGE, type Stage } from './stage.ts';
 
 const run = promisify(execFile);
+
+/** The four attacks of slowhttptest, by its letters: slow headers, slow body, slow read, ranges. */
+export type Attack = 'H' | 'B' | 'X' | 'R';
 
 /** What one run of the tool showed. */
 export interface ToolResult {
