@@ -47,6 +47,16 @@ test('the after-th strike is the ban, and the ladder doubles (reliability 134)',
   expect(again.state.ban).toEqual({ number: 2, untilMs: T0 + 60_002 + 120_000, window: 'minute' });
 });
 
+test('the ladder climbs rung by rung to the longest ban and stays there (reliability 134)', () => {
+  const plan = allowance({ minute: 1 }, { firstMs: 60_000, factor: 2, longestMs: 200_000 });
+  const lengths = [1, 2, 3, 4].map((bans) => {
+    const times = Array.from({ length: bans }, (_, rung) => [rung * 300_000, ...many(10, rung * 300_000 + 1)]).flat();
+    const begunMs = T0 + (bans - 1) * 300_000 + 1;
+    return (history(plan, times).state.ban?.untilMs ?? 0) - begunMs;
+  });
+  expect(lengths).toEqual([60_000, 120_000, 200_000, 200_000]);
+});
+
 test('strikes start from 0 when the window that refused ends', () => {
   const { kinds } = history(minute5, [...many(5, 0), ...many(9, 59_000), ...many(5, 60_000), ...many(9, 60_001)]);
   expect(kinds).not.toContain('banned');
