@@ -138,6 +138,8 @@ export interface IdentifierOptions {
    * @param nowMs by `wallMs`
    */
   readonly onUse?: (key: StoredKey, secret: StoredSecret, nowMs: number) => boolean;
+  /** Called when a secret that was found under an older pepper is stored under the newest. */
+  readonly onRehash?: () => void;
   /** Called once per failed look-up with the store's error. */
   readonly onStoreFailure?: (error: unknown) => void;
 }
@@ -449,8 +451,11 @@ export class Identifier {
     const newDigest = this.#search.newestDigestOf(sha);
     known.rehashAtMs = this.#options.monotonicMs() + REHASH_AGAIN_AFTER_MS;
     try {
+      let isNew = false;
       const underNewest = (key: StoredKey): StoredKey => {
-        if (key.secrets.some(({ digest }) => digest === newDigest)) return key;
+        // Another gateway may have done it.
+        isNew = !key.secrets.some(({ digest }) => digest === newDigest);
+        if (!isNew) return key;
         const secrets = key.secrets.map((secret) =>
           secret.digest === oldDigest ? { ...secret, digest: newDigest } : secret,
         );
@@ -458,6 +463,7 @@ export class Identifier {
       };
       // Need not be durable: if a failover undoes it, the secret is found under its old digest and re-hashed again.
       await this.#options.keyStore.update(known.keyId, underNewest, { isLasting: false });
+      if (isNew) this.#options.onRehash?.();
     } catch (error) {
       known.rehashAtMs = 0;
       this.#options.onStoreFailure?.(error);

@@ -80,7 +80,7 @@ export function openServices(
 ): Services {
   const onStoreFailure = () => metrics.storeFailed();
   const { onFailure, timeoutMs, url, leases } = settings.redis;
-  const identification = openIdentification(settings, inForce, stores, onStoreFailure);
+  const identification = openIdentification(settings, inForce, stores, metrics);
   const admitter = new Admitter({
     ledger: stores.ledger,
     reconciler: stores.reconciler,
@@ -143,8 +143,9 @@ function openIdentification(
   { redis: { staleKeysMs } }: Settings,
   inForce: { readonly settings: Settings },
   stores: GatewayStores,
-  onStoreFailure: () => void,
+  metrics: Pick<GatewayMetrics, 'storeFailed' | 'secretRehashed'>,
 ): Pick<Services, 'identifier' | 'customers' | 'secretUses'> {
+  const onStoreFailure = () => metrics.storeFailed();
   // Gateways whose own clocks differ agree on when a key or a customer expires.
   const clocks = { wallMs: () => stores.clock.nowMs, monotonicMs: CLOCKS.monotonicMs };
   const customers = new KnownCustomers({ store: stores.customers, staleMs: staleKeysMs, onStoreFailure, ...clocks });
@@ -158,6 +159,7 @@ function openIdentification(
     changes: stores.changes,
     staleKeysMs,
     onStoreFailure,
+    onRehash: () => metrics.secretRehashed(),
     ...clocks,
     onUse: (key, secret, nowMs) => secretUses.note(key, secret, nowMs),
   });

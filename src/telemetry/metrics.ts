@@ -31,6 +31,8 @@ export interface GatewayMetrics
   /** What a policy has begun has failed, and no request waited for it. */
   policyStrayed(policy: string): void;
   storeFailed(): void;
+  /** A secret that was found under an older pepper is stored under the newest. */
+  secretRehashed(): void;
   /** The record of an operator's change is missing or lacks the outcome. */
   auditFailed(): void;
   /** The store has lost acknowledged changes. */
@@ -152,6 +154,10 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     unaskedAnswer: (upstream) => unasked.inc({ upstream }),
     retried: (upstream, outcome) => retries.inc({ upstream, outcome }),
     storeFailed: registry.events('tollgate_store_failures_total', 'Calls to the store that failed or were late.'),
+    secretRehashed: registry.events(
+      'tollgate_rehashed_secrets_total',
+      'Secrets of keys that were found under an older pepper, and are now stored under the newest. While it rises, keys still need the older one.',
+    ),
     auditFailed: registry.events(...AUDIT_FAILURES),
     changesLost: registry.events(...CHANGES_LOST),
     ...outageMetrics(registry),

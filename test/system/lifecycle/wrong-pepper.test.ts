@@ -22,10 +22,11 @@ const readiness = async ({ adminPort }: TestGateway) => {
   const response = await fetch(`http://127.0.0.1:${adminPort}/readyz`);
   return { ...((await response.json()) as object), status: response.status };
 };
-const mismatchOf = async ({ adminPort }: TestGateway) => {
+const metricOf = async ({ adminPort }: TestGateway, name: string) => {
   const text = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
-  return Number(/^tollgate_pepper_mismatch (\d)$/m.exec(text)?.[1]);
+  return Number(new RegExp(`^${name} (\\d)$`, 'm').exec(text)?.[1]);
 };
+const mismatchOf = (gateway: TestGateway) => metricOf(gateway, 'tollgate_pepper_mismatch');
 
 // Attack by a slip: a gateway or a command gets the pepper of another environment. It answers every good key with 401, or
 // makes keys that no gateway knows.
@@ -73,6 +74,8 @@ describe.each(Object.keys(STORES))(
             eventually(async () => expect(await keys.findByDigest(digestOf(key, NEXT))).not.toBeNull()),
           );
         }
+        const rehashed = KEY_PEPPER === `${NEXT},${RIGHT}` ? 1 : 0;
+        await eventually(async () => expect(await metricOf(next, 'tollgate_rehashed_secrets_total')).toBe(rehashed));
         await next.process.stop();
       }
     });

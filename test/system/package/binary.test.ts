@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { appendFile, chmod, copyFile, cp, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { appendFile, chmod, copyFile, cp, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { beforeAll, expect, test } from 'vitest';
@@ -46,6 +46,11 @@ async function settings(): Promise<Record<'TOLLGATE_CONFIG' | 'TOLLGATE_PLANS' |
 test('says its version', async () => {
   const { stdout } = await run(binary, ['--version'], { cwd: folder });
   expect(stdout).toBe(`${manifest.version}\n`);
+});
+
+test('has the size that the documents say', async () => {
+  const [, said] = /is one file of (\d+) MB/.exec(await readFile(join(ROOT, 'docs/guides/install.md'), 'utf8'))!;
+  expect(Math.abs((await stat(binary)).size / 1e6 / Number(said) - 1)).toBeLessThan(0.1);
 });
 
 test('start serves a request and the console, and writes into its data folder alone', async () => {

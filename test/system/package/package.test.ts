@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { delimiter, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -35,6 +35,12 @@ function start(program: string, args: readonly string[], env: Record<string, str
   return startProcess(program, args, { cwd, env: { PATH, NODE_COMPILE_CACHE: undefined, ...env } });
 }
 
+/** The sum of the sizes of the files in a folder. */
+function bytesIn(path: string): number {
+  const files = readdirSync(path, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  return files.reduce((sum, { parentPath, name }) => sum + statSync(join(parentPath, name)).size, 0);
+}
+
 const contentOf = (path: string) => readFileSync(join(installed, path), 'utf8');
 
 describe('the package', () => {
@@ -58,6 +64,16 @@ describe('the package', () => {
       expect(files).toContain(`src/stores/redis/${file}`);
     const sources = files.filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'));
     expect(sources).toEqual([]);
+  });
+
+  test('has the size that the documents say, and so has the Node.js beside it', () => {
+    const install = readFileSync(join(ROOT, 'docs/guides/install.md'), 'utf8');
+    const [, ofNode] = /macOS on x64 and arm64 \((\d+) MB on disk/.exec(install)!;
+    const [, ofTollgate] = /The package itself has (\d+) MB/.exec(install)!;
+    const [node] = readdirSync(join(folder, 'node_modules')).filter((name) => /^node-(?:linux|darwin)/.test(name));
+    const deviation = (said: string | undefined, path: string) => Math.abs(bytesIn(path) / 1e6 / Number(said) - 1);
+    expect(deviation(ofNode, join(folder, 'node_modules', node!))).toBeLessThan(0.1);
+    expect(deviation(ofTollgate, installed)).toBeLessThan(0.1);
   });
 
   test('runs no script when it is installed, and depends on what the gateway needs alone', () => {
