@@ -81,13 +81,20 @@ export function unauthorized(
   {
     places = '`Authorization: Bearer <API_KEY>`',
     unread = null,
-  }: { readonly places?: string | undefined; readonly unread?: string | null } = {},
+    readsBasic = false,
+  }: {
+    readonly places?: string | undefined;
+    readonly unread?: string | null;
+    readonly readsBasic?: boolean | undefined;
+  } = {},
 ): ErrorResponse {
   const challenge =
     code === 'missing_api_key' ? `Bearer realm="${REALM}"` : `Bearer realm="${REALM}", error="invalid_token"`;
   const message = code === 'missing_api_key' ? ERRORS.missing_api_key.sentence(places, unread) : ERRORS[code].sentence;
   const sentence = token === null ? message : TOKEN_SENTENCES[token];
-  return errorResponse(code, sentence, { fields: ['WWW-Authenticate', challenge] });
+  // Git and browsers send the password of a URL only after a challenge for it.
+  const basic = readsBasic ? ['WWW-Authenticate', `Basic realm="${REALM}"`] : [];
+  return errorResponse(code, sentence, { fields: ['WWW-Authenticate', challenge, ...basic] });
 }
 
 /** 403 with the challenge of RFC 6750 section 3.1. @param scopes those that the route requires, all of them */

@@ -239,6 +239,9 @@ export const upstreamEntry = z.strictObject({
     .describe(
       'Addresses of the service: scheme, host and port, or `unix:/path`. A base path, as in `http://10.0.0.7:9000/store`, is put in front of the path of each request, but not of `health.path`. A request goes to the target with the fewest requests in flight. With weights, as in `{ url: http://10.0.0.2:80, weight: 5 }`, targets get requests in proportion to them, whatever they have in flight; a target without `weight` has 1, and 0 takes it out. A target that cannot be reached, or fails three times in a row to give a usable response, is left out for 1 s, then 2 s, up to 30 s, and let back in gradually. The only target of an upstream without `health` is never left out. When a target sends bytes that answer no request, the gateway logs an error and opens a new connection to it for each request during the next minute. Names are resolved for each new connection; an answer is kept for its TTL. If there is only one upstream, UPSTREAM_URL in the environment replaces its targets.',
     ),
+  host: orNull(values.hostField()).describe(
+    "The Host that the service gets: `keep` for the client's, or a fixed name such as `shop.internal` or `shop.internal:8080`. Without it, the authority of the target, which checks of `health` have in any case. With `keep`, a client chooses it within the rules for Host: a service must not build links of it unless its routes have `hosts`.",
+  ),
   sticky: orNull(sticky).describe(
     'Sends requests that belong together to one target, chosen by a hash of what they share and of the address of each target, by weight. So all gateways choose the same, and when a target comes or goes, only its own requests move. While it is left out, they get the next.',
   ),
@@ -632,6 +635,12 @@ const headers = z
       .boolean()
       .prefault(true)
       .describe('`false` leaves RateLimit and RateLimit-Policy out of responses, for clients that cannot handle them.'),
+    consumer: z
+      .enum(['tollgate', 'kong'], 'must be `tollgate` or `kong`')
+      .prefault('tollgate')
+      .describe(
+        "`kong` tells services who calls in the fields of Kong as well: X-Consumer-Id is the customer of the key, or the key if it has none; X-Consumer-Username its name, percent-encoded except for visible ASCII; X-Consumer-Custom-Id the pair `custom_id` of its metadata; X-Consumer-Groups its scopes; X-Credential-Identifier the key; and X-Anonymous-Consumer is `true` on a route with `auth: none`. The client's own X-Credential-*, X-Authenticated-* and X-Anonymous-Consumer are dropped.",
+      ),
     allow: z
       .array(values.token(), 'must be a list of names of request fields')
       .max(1_000, 'must not have more than 1000 names')
@@ -669,7 +678,7 @@ const rewrite = z
       .path()
       .optional()
       .describe(
-        "The beginning of the route's path that is taken away, in whole segments: with `/v1`, `/v1/pets` becomes `/pets`.",
+        "The beginning of the route's path that is taken away, in whole segments: with `/v1`, `/v1/pets` becomes `/pets`. The service gets it as X-Forwarded-Prefix, after that of a trusted proxy.",
       ),
     addPrefix: values
       .path()
@@ -681,8 +690,14 @@ const rewrite = z
       .describe(
         "The whole path, with the names and the `/**` of the route's path where they are wanted: `/shop/{shop}/**`.",
       ),
+    location: z
+      .boolean('must be true or false')
+      .optional()
+      .describe(
+        "`true` undoes the rewrite in the service's responses: a Location that names the service becomes a path of the client's, with `stripPrefix` in front and without `addPrefix` and the base path of the target, and cookies lose a Domain of the service and have their Path changed alike. Not beside `path`.",
+      ),
   })
-  .refine((change) => Object.keys(change).length > 0, 'is empty; give `stripPrefix`, `addPrefix` or `path`')
+  .refine((change) => Object.keys(change).length > 0, 'is empty; give `stripPrefix`, `addPrefix`, `path` or `location`')
   .meta({ minProperties: 1 });
 
 const redirect = z
@@ -828,6 +843,9 @@ export const routeEntry = z.strictObject({
     "How the path is written for the service; without it, as the client sent it. The client's path is what is routed, checked, counted and logged. Segments are copied as they were sent and the query is kept. A base path of the target comes in front.",
   ),
   headers: fieldRules.describe('Header fields to set, add or remove, after the `headers` of the upstream.'),
+  authorization: orNull(z.enum(['pass', 'drop'], 'must be `pass` or `drop`')).describe(
+    "Whether the service gets the client's Authorization: `pass` forwards it even if it has the caller's key or token, `drop` never does. Without it, the service gets it on a route with `auth: none`, and on all routes if `keys.from` has neither `authorization` nor `basic` and there is no `jwt`; but never what has the form of a key, or of a token where `jwt` is set.",
+  ),
   redirect: orNull(redirect).describe(
     'Sends clients elsewhere instead of forwarding. The request is identified, admitted and counted as on any route. Not together with `respond`.',
   ),

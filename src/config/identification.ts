@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { isConsoleCookie } from '../http1/console-cookies.ts';
 import { faultOfRequestField } from '../http1/field-rules.ts';
 import { TOKEN } from '../http1/fields.ts';
 import { hasPunctuation } from '../http1/forwarded-fields.ts';
@@ -205,14 +206,16 @@ const format = z
     return { prefix, least, most, alphabet: characters };
   });
 
-const fromRule = 'must be a list of at least one of `authorization`, { header: X-API-Key } and { query: api_key }';
-const placeRule = 'must be `authorization`, { header: X-API-Key } or { query: api_key }';
+const PLACES = '`authorization`, `basic`, { header: X-API-Key }, { query: api_key }, { cookie: key }';
+const fromRule = `must be a list of at least one of ${PLACES} and { subprotocol: key }`;
+const placeRule = `must be ${PLACES} or { subprotocol: key }`;
+const cookieRule = 'must be the name of a cookie, other than those of the console';
 const parameterRule = 'must be 1 to 64 letters, digits or any of -._~';
 
 const keySource = z
   .union(
     [
-      z.literal('authorization'),
+      z.enum(['authorization', 'basic']),
       z.strictObject({ header: values.token().describe('Name of a header field whose value is the key alone.') }),
       z.strictObject({
         query: z
@@ -220,11 +223,28 @@ const keySource = z
           .regex(/^[A-Za-z0-9._~-]{1,64}$/, parameterRule)
           .describe('Name of a parameter of the query whose value is the key.'),
       }),
+      z.strictObject({
+        cookie: z
+          .string(cookieRule)
+          .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/, cookieRule)
+          .refine((name) => !isConsoleCookie(name), cookieRule)
+          .describe('Name of a cookie whose value is the key. That of a request from another site is not read.'),
+      }),
+      z.strictObject({
+        subprotocol: z
+          .string(parameterRule)
+          .regex(/^[A-Za-z0-9._~-]{1,64}$/, parameterRule)
+          .describe(
+            'What stands before a dot and the key in one of the protocols that a WebSocket offers: with `key`, a page offers `chat` and `key.tg_live_…`. The service selects one of the others.',
+          ),
+      }),
     ],
     placeRule,
   )
   .transform((place): KeySource => {
-    if (place === 'authorization') return { kind: 'authorization' };
+    if (typeof place === 'string') return { kind: place };
+    if ('cookie' in place) return { kind: 'cookie', name: place.cookie };
+    if ('subprotocol' in place) return { kind: 'subprotocol', name: place.subprotocol };
     return 'header' in place ? { kind: 'header', name: place.header } : { kind: 'query', name: place.query };
   });
 
@@ -238,7 +258,7 @@ export const keysSchema = z
       .optional()
       .transform(keySourcesOf)
       .describe(
-        'Where a request may have its key: `authorization`, which is the default, `{ header: X-API-Key }` or `{ query: api_key }`, in the order in which messages name them. A request with more than one key gets 400, even if they are equal, and so does one with a parameter that a service may take for a listed one, such as `api_key[]` or `API_KEY`. None of these places is forwarded or logged, whether the key was read there or not; `Authorization` is never forwarded. A JSON Web Token is accepted in header fields only. Proxies, browsers and logs in front of the gateway keep queries, and shared caches protect responses to `Authorization` only, so prefer `authorization`.',
+        'Where a request may have its key: `authorization`, which is the default, `basic` (the password of `Authorization: Basic`, as in `git clone https://user:KEY@host`), `{ header: X-API-Key }`, `{ query: api_key }`, `{ cookie: key }` or `{ subprotocol: key }` of a WebSocket, in the order in which messages name them. A request with more than one key gets 400, even if they are equal, and so does one with a parameter that a service may take for a listed one, such as `api_key[]` or `API_KEY`. None of these places is forwarded or logged, whether the key was read there or not; `authorization` of a route says when `Authorization` is. A JSON Web Token is accepted in header fields only. Proxies, browsers and logs in front of the gateway keep queries, and shared caches protect responses to `Authorization` only, so prefer `authorization`.',
       ),
     certificates: z
       .boolean('must be true or false')

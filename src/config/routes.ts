@@ -88,7 +88,9 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
     allowsBody: body,
     upgrades: reply === null ? upgradesOf(entry) : [],
     passes: passedBy(entry),
-    rewrite: rewrite && pathTemplateOf(path, patternAfter(path, rewrite)),
+    rewrite: changesPath(rewrite) ? pathTemplateOf(path, patternAfter(path, rewrite)) : null,
+    strips: rewrite?.stripPrefix === undefined ? 0 : rewrite.stripPrefix.split('/').length - 1,
+    returns: rewrite?.location === true ? (rewrite.addPrefix ?? '') : null,
     requestHeaders: fieldRulesOf('request', [upstream?.headers?.request, headers?.request]),
     responseHeaders: fieldRulesOf('response', [
       { remove: cost.removedFields },
@@ -107,6 +109,10 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
     compression: (compression === undefined ? upstream?.compression : compression) ?? null,
     reply,
   };
+}
+
+function changesPath(rewrite: RouteEntry['rewrite']): rewrite is NonNullable<RouteEntry['rewrite']> {
+  return rewrite !== null && [rewrite.stripPrefix, rewrite.addPrefix, rewrite.path].some((part) => part !== undefined);
 }
 
 /** The methods of a route, with OPTIONS where that is passed. */

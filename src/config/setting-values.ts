@@ -234,6 +234,12 @@ export function pageUrl() {
 /** A path of a rewrite, or a part of one. Whether it fits the route's pattern is checked with the route. */
 export const path = () => text('path', /^\/[!"$->@-~]{0,1023}$/, 'must be a path such as /v1 or /shop/{shop}/**');
 
+/** A Host: a name or an address, with a port or without, or `keep`. */
+export function hostField() {
+  const form = /^(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?$/;
+  return text('host', form, 'must be `keep`, or a host such as shop.internal or shop.internal:8080');
+}
+
 /** A DNS name, as it stands in a certificate. */
 export function serverName() {
   const form = /^(?!-)[A-Za-z0-9-]{1,63}(\.(?!-)[A-Za-z0-9-]{1,63})*$/;

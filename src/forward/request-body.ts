@@ -16,7 +16,9 @@ export interface ForwardRequest {
   readonly target: string;
   /** As of a `ConnectionWaiter`. */
   readonly affinity?: string | null;
-  /** The lines (`linesOf`) of all fields except Host, which is the target's authority. */
+  /** The value of Host; null or left out for the target's authority. */
+  readonly host?: string | null;
+  /** The lines (`linesOf`) of all fields except Host. */
   readonly lines: string;
   /** Null if the request has no body. */
   readonly body: RequestBody | null;

@@ -8,6 +8,7 @@ import type { Upstream } from '../forward/upstream/upstream.ts';
 import type { ClientAddress, ClientRequest } from '../http1/client.ts';
 import type { FieldBlock } from '../http1/field-block.ts';
 import type { FieldNames } from '../http1/field-names.ts';
+import type { KeyFormat } from '../identify/api-key.ts';
 import type { FailedAttempts } from '../identify/failed-attempts.ts';
 import type { Identifier } from '../identify/identify.ts';
 import type { JwtVerifier } from '../identify/jwt.ts';
@@ -41,6 +42,12 @@ export interface GatewayDeps {
   readonly identifier: Identifier;
   /** Where requests may have their key (`keys.from`); null if the gateway reads Authorization alone. */
   readonly keySources: KeySources | null;
+  /** Whether a key or a token may be in Authorization. */
+  readonly readsAuthorization: boolean;
+  /** The formats of keys that were made elsewhere (`keys.formats`). */
+  readonly keyFormats: readonly KeyFormat[];
+  /** Whether services get the fields by which Kong says who calls (`headers.consumer`). */
+  readonly isAsKong: boolean;
   /** Whether client certificates stand for keys (`keys.certificates`). */
   readonly readsCertificates: boolean;
   /** Null if the settings name no issuer of JSON Web Tokens. */

@@ -29,7 +29,7 @@ export function policyRequestOf(
   { address }: ClientAddress,
 ): PolicyRequest {
   const { method, path, fields, connectionNames } = head;
-  const places = { allowedNames: deps.allowedNames, keyPlaces: deps.keySources };
+  const places = { allowedNames: deps.allowedNames, keyPlaces: deps.keySources, asKong: deps.isAsKong ? [] : null };
   return Object.freeze({
     id: requestId,
     method,

@@ -18,6 +18,7 @@ import {
   fieldsWithoutLength,
   mayBeCompressed,
 } from '../http1/content-coding.ts';
+import { cookieValues } from '../http1/cookies.ts';
 import type { FieldNames } from '../http1/field-names.ts';
 import { withFields, withoutDropped, withRules } from '../http1/field-rules.ts';
 import { linesOf, onlyValue, responseLinesOf, valuesOf } from '../http1/fields.ts';
@@ -36,6 +37,7 @@ import type { Metering } from './metering.ts';
 import { declaredLength, queryToPass } from './received-request.ts';
 import type { Refusal } from './refusals.ts';
 import { ownLinesOf, variablesOf } from './replies.ts';
+import { fieldsOfKong, passesAuthorization, prefixOf, returnedFields, servicePlaceOf } from './service-fields.ts';
 
 /*
  * The admitted request goes to the service: forwarded, or, if it asks for another protocol, by an upgrade (upgrade-request.ts).
@@ -135,6 +137,12 @@ export function upstreamOf({ upstreams }: Pick<GatewayDeps, 'upstreams'>, { rout
   return upstreams.get(route.upstream)!;
 }
 
+/** The Host that the service gets (`host` of the upstream); null for the authority of the target. */
+export function hostFor(deps: Pick<GatewayDeps, 'upstreams'>, { head, match }: AdmittedRequest): string | null {
+  const { host } = upstreamOf(deps, match).options;
+  return host === 'keep' ? head.host : (host ?? null);
+}
+
 /** What the request shares with others that get the same target (`sticky` of the upstream); null if it may get any. */
 export function affinityOf(
   deps: Pick<GatewayDeps, 'upstreams'>,
@@ -142,17 +150,8 @@ export function affinityOf(
 ): string | null {
   const { sticky = null } = upstreamOf(deps, match).options;
   if (sticky === null) return null;
-  if (sticky.by === 'cookie') return cookieIn(valuesOf(head.fields.rawHeaders, 'cookie'), sticky.name);
+  if (sticky.by === 'cookie') return cookieValues(valuesOf(head.fields.rawHeaders, 'cookie'), sticky.name)[0] ?? null;
   return (sticky.by === 'key' ? caller.consumer?.id : null) ?? origin.address;
-}
-
-/** The first value of a cookie (RFC 6265 section 4.2.1); null without one. */
-function cookieIn(fields: readonly string[], name: string): string | null {
-  for (const pair of fields.flatMap((field) => field.split(';'))) {
-    const [own, value] = pair.split('=', 2);
-    if (value !== undefined && own!.trim() === name) return value.trim();
-  }
-  return null;
 }
 
 /**
@@ -204,6 +203,7 @@ class Passing implements ForwardRequest, ForwardHooks {
   readonly method: string;
   readonly target: string;
   readonly affinity: string | null;
+  readonly host: string | null;
   readonly lines: string;
   readonly sent: (() => void) | null;
   readonly body: RequestBody | null;
@@ -229,6 +229,7 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.method = head.method;
     this.target = targetFor(deps, admitted);
     this.affinity = affinityOf(deps, admitted);
+    this.host = hostFor(deps, admitted);
     const { checkedBody } = admitted;
     this.body =
       checkedBody === null
@@ -257,7 +258,13 @@ class Passing implements ForwardRequest, ForwardHooks {
     const status = statusFor(head.status, admitted.origin);
     const { route } = match;
     const isAllPassed = this.#deps.cors === null && route.announcement === null && route.responseHeaders === null;
-    if (isAllPassed && route.compression === null && head.lines !== null && response.writeLines !== undefined) {
+    if (
+      isAllPassed &&
+      route.returns === null &&
+      route.compression === null &&
+      head.lines !== null &&
+      response.writeLines !== undefined
+    ) {
       response.writeLines(status, head.lines, ownLinesOf(this.#deps, verdict, record.requestId));
       return;
     }
@@ -368,9 +375,13 @@ export function responseFieldsOf(
   status: number,
   fields: readonly string[],
 ): string[] {
-  const { match, flow } = admitted;
+  const { match, flow, head, record } = admitted;
   const rules = match.route.responseHeaders;
-  const received = responseFields(fields, replacedBy(deps, match), status);
+  const passed = responseFields(fields, replacedBy(deps, match), status);
+  const received =
+    match.route.returns === null
+      ? passed
+      : returnedFields(passed, servicePlaceOf(record.target!, hostFor(deps, admitted), head, match.route));
   const all = rules === null ? received : withRules(received, rules, variablesOf(admitted));
   for (const field of flow.ownFields()) all.push(field);
   return all;
@@ -416,14 +427,21 @@ interface FieldsInput {
   readonly via: string;
   readonly allowedNames: FieldNames;
   readonly keyPlaces: KeyPlaces | null;
+  readonly isAsKong: boolean;
+  readonly passesAuthorization: boolean;
+  /** What the service does not get of the path; null for nothing. */
+  readonly prefix: string | null;
   /** Whether the client's own trace fields are replaced. */
   readonly isTraced: boolean;
 }
 
 function inputOf(
-  { via, allowedNames, keySources }: GatewayDeps,
-  { head, traceFields, caller, origin, checkedBody }: AdmittedRequest,
+  deps: GatewayDeps,
+  { head, match, traceFields, caller, origin, checkedBody }: AdmittedRequest,
 ): FieldsInput {
+  const { via, allowedNames, keySources, isAsKong, readsAuthorization } = deps;
+  const { authorization, perAddress, strips } = match.route;
+  const mayPass = !readsAuthorization || authorization !== null || perAddress !== null;
   // A body that came in chunks, and was read whole, is sent with its length.
   const contentLength = checkedBody === null ? declaredLength(head) : String(checkedBody.length);
   return {
@@ -434,6 +452,9 @@ function inputOf(
     via,
     allowedNames,
     keyPlaces: keySources,
+    isAsKong,
+    passesAuthorization: mayPass && passesAuthorization(deps, match, head),
+    prefix: strips === 0 ? null : prefixOf(head.path, strips),
     isTraced: traceFields !== null,
   };
 }
@@ -472,17 +493,24 @@ function isSame(one: FieldsInput, other: FieldsInput): boolean {
     one.via === other.via &&
     one.allowedNames === other.allowedNames &&
     one.keyPlaces === other.keyPlaces &&
+    one.isAsKong === other.isAsKong &&
+    one.passesAuthorization === other.passesAuthorization &&
+    one.prefix === other.prefix &&
     one.isTraced === other.isTraced
   );
 }
 
 /** The fields that the next request may have too. */
 function repeatedFields(input: FieldsInput): string[] {
-  const { head, contentLength, caller, origin, via, allowedNames, keyPlaces, isTraced } = input;
+  const { head, contentLength, caller, origin, via, allowedNames, keyPlaces, isTraced, isAsKong } = input;
+  const { consumer } = caller;
   return requestFields(head.fields.rawHeaders, head.connectionNames, contentLength, {
     isTraced,
-    consumerId: caller.consumer?.id ?? null,
-    plan: caller.consumer?.plan ?? null,
+    consumerId: (isAsKong ? consumer?.customer?.id : null) ?? consumer?.id ?? null,
+    plan: consumer?.plan ?? null,
+    asKong: isAsKong ? fieldsOfKong(caller) : null,
+    passesAuthorization: input.passesAuthorization,
+    prefix: input.prefix,
     peer: origin.peer,
     scheme: origin.scheme,
     host: head.host,

@@ -103,7 +103,11 @@ export function notIdentified(
         code === 'missing_api_key'
           ? unreadKeyPlace(fields.rawHeaders, target.slice(path.length), keySources?.readsAuthorization ?? true)
           : null;
-      const error = unauthorized(code, token, { places: keySources?.places, unread });
+      const error = unauthorized(code, token, {
+        places: keySources?.places,
+        unread,
+        readsBasic: keySources?.readsBasic,
+      });
       return { judgement: 'unauthenticated', error, limitFields, cause };
     }
     if (identified.kind === 'not_from_here' && budget.allowed) {

@@ -10,6 +10,7 @@ import type { Cuttable, FullBecause, WatchedRecord } from './open-web-sockets.ts
 import {
   type AdmittedRequest,
   affinityOf,
+  hostFor,
   type Passage,
   requestFieldsOf,
   responseFieldsOf,
@@ -72,6 +73,7 @@ function startUpgrade(
     upstreamOf(deps, match),
     {
       affinity: affinityOf(deps, admitted),
+      host: hostFor(deps, admitted),
       target: targetFor(deps, admitted),
       fields: requestFieldsOf(deps, admitted),
       protocol: form.protocol,

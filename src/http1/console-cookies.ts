@@ -1,3 +1,5 @@
+import { cookieName, withoutCookies } from './cookies.ts';
+
 /**
  * The cookies of the console: of its sessions and, of a sign-in at an OpenID provider, the one that binds it to the browser. Browsers separate cookies by host name, not by port, and SameSite does not separate
  * ports either. So a browser that is signed in to the console sends its cookie to the public port of the same host as well.
@@ -13,24 +15,17 @@ export const OIDC_COOKIE = { plain: 'tollgate-sign-in', encrypted: '__Host-tollg
 const NAMES: readonly string[] = [CONSOLE_COOKIE, OIDC_COOKIE].flatMap((names) => Object.values(names));
 /** A part of each of the names: most values lack it, so that no further test is needed. */
 const COMMON = 'tollgate';
-/** A browser sends a cookie that was set without a name, as `=a=b`, in the form `a=b`. */
-const BEFORE_NAME = /^[=\s]+/;
 
 /** Whether a Set-Cookie field sets a cookie of the console. */
 export function setsConsoleCookie(value: string): boolean {
-  return value.includes(COMMON) && isConsoleCookie(value);
+  return value.includes(COMMON) && isConsoleCookie(cookieName(value));
 }
 
 /** The Cookie field without the cookies of the console; empty if it has no others. */
 export function withoutConsoleCookies(value: string): string {
-  if (!value.includes(COMMON)) return value;
-  const pairs = value.split(';');
-  const kept = pairs.filter((pair) => !isConsoleCookie(pair));
-  return kept.length === pairs.length ? value : kept.join(';').trim();
+  return value.includes(COMMON) ? withoutCookies(value, isConsoleCookie) : value;
 }
 
-/** @param pair a cookie, with what Set-Cookie may have behind it */
-function isConsoleCookie(pair: string): boolean {
-  const name = pair.replace(BEFORE_NAME, '').split(/[=;]/, 1)[0]!.trim();
+export function isConsoleCookie(name: string): boolean {
   return NAMES.includes(name);
 }

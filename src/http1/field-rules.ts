@@ -129,10 +129,15 @@ function textOf(value: FieldWrite['value'], variables: Variables): string | null
     else {
       const known = variableValue(part.variable, variables);
       if (known === null) return null;
-      text += known.toWellFormed().replace(/[^!-$&-~]+/g, encodeURIComponent);
+      text += visibleText(known);
     }
   }
   return text;
+}
+
+/** A text with everything but visible ASCII percent-encoded, and `%` itself. */
+export function visibleText(text: string): string {
+  return text.toWellFormed().replace(/[^!-$&-~]+/g, encodeURIComponent);
 }
 
 function variableValue(variable: Variable, variables: Variables): string | null {
@@ -194,8 +199,7 @@ const NOT_FORWARDED = new Set(RESPONSE_FIELDS_NOT_FORWARDED);
  *
  * Attack: a typing error or a copied recipe makes a service believe in a consumer, an address or a length that is not
  * true. So the fields in which the gateway states who calls, how often, and where a message ends cannot be changed, under
- * any name that folds into one of them. `Authorization` is free: the client's own never passes, and many services ask
- * the gateway for a credential of its own.
+ * any name that folds into one of them. `Authorization` is free: many services ask the gateway for a credential of its own.
  */
 export function faultOfRequestField(name: string): string | null {
   const reserved = reservedByFolding(name);

@@ -10,6 +10,12 @@ export interface ForwardedAs {
   readonly isTraced: boolean;
   readonly consumerId: string | null;
   readonly plan: string | null;
+  /** Further fields that say who calls, names and values alternating; null if those of Kong are not written (`headers.consumer`). */
+  readonly asKong: readonly string[] | null;
+  /** Whether the service gets the client's Authorization. */
+  readonly passesAuthorization: boolean;
+  /** The beginning of the path that the service does not get (X-Forwarded-Prefix); null if none is taken away. */
+  readonly prefix: string | null;
   /** Address of the client, or of the proxy in front of the gateway. IPv4-mapped addresses have become IPv4. */
   readonly peer: string;
   readonly scheme: 'http' | 'https';
@@ -31,6 +37,10 @@ export interface KeyPlaces {
   readonly fieldNames: FieldNames;
   /** The query without the parameters that may have a key. @param query with its `?`; empty without a query */
   withoutKeys(query: string): string;
+  /** A Cookie field without the cookies that may have a key; empty if it has no others. */
+  withoutKeyCookies(value: string): string;
+  /** A Sec-WebSocket-Protocol field without the protocols that may be a key; empty if it has no others. */
+  withoutKeyProtocols(value: string): string;
 }
 
 /** Names that belong to one hop and are never passed on (RFC 9110 section 7.6.1), whether Connection lists them or not. */
@@ -63,6 +73,14 @@ const TRACE = new FieldNames(['traceparent', 'tracestate']);
 /** Fields that say where a request came from. Only a trusted peer may send them. */
 const PROVENANCE = new FieldNames(['forwarded', 'x-real-ip']);
 const PROVENANCE_PREFIX = 'x-forwarded-';
+/**
+ * Fields besides X-Consumer-* by which Kong says who calls, also in the spellings that a service takes for them (see `requestFields`).
+ *
+ * Attack: a service that Kong stood before believes the `X-Credential-Identifier` or `X-Authenticated-Groups` of a client.
+ */
+const OF_KONG = /^x[^0-9a-z](?:credential[^0-9a-z]|authenticated[^0-9a-z]|anonymous[^0-9a-z]consumer$)/i;
+/** What a trusted proxy has taken from the path, without a slash at the end. X-Forwarded-Prefix with any other value is ignored. */
+const PREFIX = /^(?:\/[!-+\-.0-~]+)+$/;
 /** X-Forwarded-Proto with any other value is ignored. */
 const SCHEME = /^https?$/i;
 
@@ -103,11 +121,13 @@ export function requestFields(
   let via = '';
   let proto: string = as.scheme;
   let host = as.host;
+  let prefix = '';
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!;
     const value = rawHeaders[i + 1]!;
     if (PUNCTUATION.test(name) && !as.allowedNames.has(name)) continue;
     if (as.keyPlaces?.fieldNames.has(name)) continue;
+    if (as.asKong !== null && OF_KONG.test(name)) continue;
     if (isVia(name)) via += `${value}, `;
     else if (PROVENANCE.has(name) || beginsWith(name, PROVENANCE_PREFIX)) {
       if (!as.trustedPeer) continue;
@@ -115,11 +135,17 @@ export function requestFields(
       if (lowerName === 'x-forwarded-for') forwardedFor += value === '' ? '' : `${value}, `;
       else if (lowerName === 'x-forwarded-proto') proto = SCHEME.test(value) ? value.toLowerCase() : proto;
       else if (lowerName === 'x-forwarded-host') host = value;
+      else if (lowerName === 'x-forwarded-prefix' && as.prefix !== null) prefix = PREFIX.test(value) ? value : '';
       else fields.push(name, value);
     } else if (as.isTraced && TRACE.has(name)) continue;
     else if (isCookie(name)) {
-      const cookies = withoutConsoleCookies(value);
+      const cookies = withoutConsoleCookies(as.keyPlaces === null ? value : as.keyPlaces.withoutKeyCookies(value));
       if ((cookies !== '' || value === '') && isForwardable(name, connectionNames)) fields.push(name, cookies);
+    } else if (as.keyPlaces !== null && isProtocols(name)) {
+      const protocols = as.keyPlaces.withoutKeyProtocols(value);
+      if (protocols !== '' && isForwardable(name, connectionNames)) fields.push(name, protocols);
+    } else if (as.passesAuthorization && isAuthorization(name)) {
+      if (!connectionNames.has('authorization')) fields.push(name, value);
     } else if (isForwardable(name, connectionNames)) {
       fields.push(name, as.keyPlaces !== null && isReferer(name) ? refererWithoutKeys(value, as.keyPlaces) : value);
     }
@@ -127,8 +153,10 @@ export function requestFields(
   fields.push('Via', `${via}${as.httpVersion} ${as.via}`);
   fields.push('X-Forwarded-For', `${forwardedFor}${as.peer}`, 'X-Forwarded-Proto', proto);
   if (host !== null) fields.push('X-Forwarded-Host', host);
+  if (as.prefix !== null) fields.push('X-Forwarded-Prefix', prefix + as.prefix);
   if (as.consumerId !== null) fields.push('X-Consumer-Id', as.consumerId);
   if (as.plan !== null) fields.push('X-Consumer-Plan', as.plan);
+  if (as.asKong !== null) fields.push(...as.asKong);
   if (contentLength !== null) fields.push('Content-Length', contentLength);
   return fields;
 }
@@ -148,16 +176,16 @@ const SHOWN = new FieldNames(['host', 'content-length']);
 export function fieldsWithoutSecrets(
   rawHeaders: readonly string[],
   connectionNames: ReadonlySet<string>,
-  { allowedNames, keyPlaces }: Pick<ForwardedAs, 'allowedNames' | 'keyPlaces'>,
+  { allowedNames, keyPlaces, asKong }: Pick<ForwardedAs, 'allowedNames' | 'keyPlaces' | 'asKong'>,
 ): Readonly<Record<string, string>> {
   const fields: Record<string, string> = Object.create(null);
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!.toLowerCase();
     if ((PUNCTUATION.test(name) && !allowedNames.has(name)) || connectionNames.has(name)) continue;
-    if (keyPlaces?.fieldNames.has(name) || isCookie(name)) continue;
+    if (keyPlaces?.fieldNames.has(name) || isCookie(name) || (asKong !== null && OF_KONG.test(name))) continue;
     if (reservedByFolding(name) !== null && !SHOWN.has(name)) continue;
     const sent = rawHeaders[i + 1]!;
-    const value = keyPlaces !== null && isReferer(name) ? refererWithoutKeys(sent, keyPlaces) : sent;
+    const value = keyPlaces === null ? sent : valueWithoutKeys(name, sent, keyPlaces);
     fields[name] = name in fields ? `${fields[name]}, ${value}` : value;
   }
   return Object.freeze(fields);
@@ -230,6 +258,19 @@ function isCookie(name: string): boolean {
 
 function isSetCookie(name: string): boolean {
   return name.length === 10 && name.toLowerCase() === 'set-cookie';
+}
+
+function isAuthorization(name: string): boolean {
+  return name.length === 13 && name.toLowerCase() === 'authorization';
+}
+
+function isProtocols(name: string): boolean {
+  return name.length === 22 && name.toLowerCase() === 'sec-websocket-protocol';
+}
+
+function valueWithoutKeys(name: string, value: string, places: KeyPlaces): string {
+  if (isProtocols(name)) return places.withoutKeyProtocols(value);
+  return isReferer(name) ? refererWithoutKeys(value, places) : value;
 }
 
 function isReferer(name: string): boolean {

@@ -56,6 +56,22 @@ export function readAuthorization(value: string): Credentials {
 }
 
 /**
+ * The key in `Basic`: the password or, without one, the name of the user, as in `git clone https://user:KEY@host` and `curl -u KEY:`
+ * (RFC 7617 section 2).
+ * @returns null for another scheme
+ */
+export function readBasic(value: string): Credentials | null {
+  const from = /^basic +/i.exec(value)?.[0].length ?? 0;
+  if (from === 0) return null;
+  const pair = isToken68(value, from) ? Buffer.from(value.slice(from), 'base64').toString('latin1') : '';
+  const colon = pair.indexOf(':');
+  if (colon === -1) return MALFORMED;
+  const key = pair.slice(colon + 1) || pair.slice(0, colon);
+  if (key === '') return MISSING;
+  return isToken68(key, 0) ? { kind: 'token', token: key } : MALFORMED;
+}
+
+/**
  * Whether a token has the form of a JSON Web Token: three parts separated by dots, the first the base64url of a text that
  * begins with `{` (RFC 7515 section 7.1; `{"` and `{ ` become `ey`). No API key of ours has a dot.
  */

@@ -1,13 +1,18 @@
+import { cookieValues, withoutCookies } from '../http1/cookies.ts';
 import { FieldNames } from '../http1/field-names.ts';
-import { valuesOf } from '../http1/fields.ts';
+import { onlyValue, valuesOf } from '../http1/fields.ts';
 import type { KeyPlaces } from '../http1/forwarded-fields.ts';
 import { QueryNames } from '../http1/query-names.ts';
-import { authorizationOf, type Credentials, isToken68, readAuthorization } from './bearer.ts';
+import { authorizationOf, type Credentials, isToken68, readAuthorization, readBasic } from './bearer.ts';
 
 /** A place where a request may have its API key (`keys.from` in gateway.yaml). */
 export type KeySource =
   | { readonly kind: 'authorization' }
+  | { readonly kind: 'basic' }
   | { readonly kind: 'header'; readonly name: string }
+  | { readonly kind: 'cookie'; readonly name: string }
+  /** One of the protocols that a WebSocket offers: the name, a dot and the key. */
+  | { readonly kind: 'subprotocol'; readonly name: string }
   /** `name` has only characters that need no percent-encoding. */
   | { readonly kind: 'query'; readonly name: string };
 
@@ -23,21 +28,29 @@ const AMBIGUOUS: Credentials = Object.freeze({ kind: 'ambiguous' });
  * read there or not.
  */
 export class KeySources implements KeyPlaces {
-  /** The fields that are not passed on. Authorization never is. */
+  /** The fields that are not passed on. Whether Authorization is, is another question. */
   readonly fieldNames: FieldNames;
   /** The places in words, for messages. */
   readonly places: string;
-  /** Whether Authorization is one of the places. */
+  /** Whether `Authorization: Bearer` is one of the places. */
   readonly readsAuthorization: boolean;
+  /** Whether `Authorization: Basic` is. */
+  readonly readsBasic: boolean;
   /** In lower case. */
   readonly #fields: readonly string[];
+  readonly #cookies: readonly string[];
+  /** With their dots. */
+  readonly #protocols: readonly string[];
   readonly #parameters: ReadonlySet<string>;
   readonly #names: QueryNames;
 
   constructor(sources: readonly KeySource[]) {
-    const names = (kind: 'header' | 'query') =>
+    const names = (kind: 'header' | 'query' | 'cookie' | 'subprotocol') =>
       sources.flatMap((source) => (source.kind === kind ? [source.name] : []));
     this.readsAuthorization = sources.some(({ kind }) => kind === 'authorization');
+    this.readsBasic = sources.some(({ kind }) => kind === 'basic');
+    this.#cookies = names('cookie');
+    this.#protocols = names('subprotocol').map((name) => `${name}.`);
     this.#fields = names('header').map((name) => name.toLowerCase());
     this.#parameters = new Set(names('query'));
     this.#names = new QueryNames(this.#parameters);
@@ -47,13 +60,55 @@ export class KeySources implements KeyPlaces {
 
   /** The key in the header fields. A token's form is checked, and whether it is a key is for the Identifier to decide. */
   inFields(rawHeaders: readonly string[]): Credentials {
-    let found = this.readsAuthorization ? inAuthorization(rawHeaders) : MISSING;
+    let found = this.readsAuthorization || this.readsBasic ? this.#inAuthorization(rawHeaders) : MISSING;
     for (const name of this.#fields) {
       const values = valuesOf(rawHeaders, name);
       if (values.length > 1) return AMBIGUOUS;
       found = oneOf(found, values.length === 0 ? MISSING : credentialsOf(values[0]!));
     }
+    if (this.#cookies.length > 0) found = oneOf(found, this.#inCookies(rawHeaders));
+    if (this.#protocols.length > 0) found = oneOf(found, this.#inProtocols(rawHeaders));
     return found;
+  }
+
+  #inAuthorization(rawHeaders: readonly string[]): Credentials {
+    const value = authorizationOf(rawHeaders);
+    if (value === undefined) return MISSING;
+    if (value === null) return AMBIGUOUS;
+    const basic = this.readsBasic ? readBasic(value) : null;
+    return basic ?? (this.readsAuthorization ? readAuthorization(value) : MISSING);
+  }
+
+  /**
+   * Attack: a page of another site lets the browser of a caller send a request, or open a WebSocket, and the browser adds the cookie by
+   * itself. So the cookie of such a request is no key.
+   */
+  #inCookies(rawHeaders: readonly string[]): Credentials {
+    const values = this.#cookies.flatMap((name) => cookieValues(valuesOf(rawHeaders, 'cookie'), name));
+    if (values.length > 1) return AMBIGUOUS;
+    return values.length === 0 || isOfOtherSite(rawHeaders) ? MISSING : credentialsOf(values[0]!);
+  }
+
+  #inProtocols(rawHeaders: readonly string[]): Credentials {
+    const keys = protocolsIn(valuesOf(rawHeaders, PROTOCOLS)).flatMap((offered) => {
+      const prefix = this.#protocols.find((prefix) => offered.startsWith(prefix));
+      return prefix === undefined ? [] : [offered.slice(prefix.length)];
+    });
+    if (keys.length > 1) return AMBIGUOUS;
+    return keys.length === 0 ? MISSING : credentialsOf(keys[0]!);
+  }
+
+  /** A Cookie field without the cookies that may have a key; empty if it has no others. */
+  withoutKeyCookies(value: string): string {
+    return this.#cookies.length === 0 ? value : withoutCookies(value, (name) => this.#cookies.includes(name));
+  }
+
+  /** A Sec-WebSocket-Protocol field without the protocols that may be a key; empty if it has no others. */
+  withoutKeyProtocols(value: string): string {
+    if (!this.#protocols.some((prefix) => value.includes(prefix))) return value;
+    return protocolsIn([value])
+      .filter((offered) => !this.#protocols.some((prefix) => offered.startsWith(prefix)))
+      .join(', ');
   }
 
   /**
@@ -133,10 +188,23 @@ export function oneOf(one: Credentials, other: Credentials): Credentials {
   return one.kind === 'missing' ? other : AMBIGUOUS;
 }
 
-function inAuthorization(rawHeaders: readonly string[]): Credentials {
-  const value = authorizationOf(rawHeaders);
-  if (value === undefined) return MISSING;
-  return value === null ? AMBIGUOUS : readAuthorization(value);
+const PROTOCOLS = 'sec-websocket-protocol';
+
+function protocolsIn(values: readonly string[]): readonly string[] {
+  return values.flatMap((value) => value.split(',')).map((offered) => offered.trim());
+}
+
+/**
+ * Whether a page of another site made the browser send a request: by Sec-Fetch-Site (Fetch Metadata) or, from a browser without that, by an
+ * Origin that is not of this host.
+ */
+function isOfOtherSite(rawHeaders: readonly string[]): boolean {
+  const sites = valuesOf(rawHeaders, 'sec-fetch-site');
+  if (sites.length > 0)
+    return !sites.every((site) => site === 'same-origin' || site === 'same-site' || site === 'none');
+  const origins = valuesOf(rawHeaders, 'origin');
+  const host = onlyValue(rawHeaders, 'host')?.toLowerCase();
+  return origins.some((origin) => origin.toLowerCase().replace(/^https?:\/\//, '') !== host);
 }
 
 /** A key without a scheme in front of it. An empty value counts as no key, because many clients send it for an unset variable. */
@@ -156,5 +224,8 @@ function decoded(text: string): string {
 
 function inWords(source: KeySource): string {
   if (source.kind === 'authorization') return '`Authorization: Bearer <API_KEY>`';
+  if (source.kind === 'basic') return '`Authorization: Basic` with the key as the password';
+  if (source.kind === 'cookie') return `\`Cookie: ${source.name}=<API_KEY>\``;
+  if (source.kind === 'subprotocol') return `\`Sec-WebSocket-Protocol: ${source.name}.<API_KEY>\``;
   return source.kind === 'header' ? `\`${source.name}: <API_KEY>\`` : `\`?${source.name}=<API_KEY>\``;
 }

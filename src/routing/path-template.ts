@@ -21,6 +21,8 @@ export interface PathChange {
   readonly stripPrefix?: string | undefined;
   readonly addPrefix?: string | undefined;
   readonly path?: string | undefined;
+  /** Whether Location and the cookies of the service are rewritten. */
+  readonly location?: boolean | undefined;
 }
 
 /** What is wrong with a change for this route, as the end of a sentence that starts with the name of its part; else null. */
@@ -28,7 +30,10 @@ export function faultOfChange(
   pattern: string,
   change: PathChange,
 ): { readonly part: keyof PathChange; readonly message: string } | null {
-  const { stripPrefix, addPrefix, path } = change;
+  const { stripPrefix, addPrefix, path, location } = change;
+  if (path !== undefined && location === true) {
+    return { part: 'location', message: 'cannot be beside `path`, only beside `stripPrefix` and `addPrefix`' };
+  }
   if (path !== undefined) {
     if (stripPrefix !== undefined) return { part: 'stripPrefix', message: 'cannot be beside `path`; leave one out' };
     if (addPrefix !== undefined) return { part: 'addPrefix', message: 'cannot be beside `path`; leave one out' };

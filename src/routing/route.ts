@@ -42,6 +42,12 @@ export interface Route {
   readonly passes: readonly PassedForm[] | null;
   /** How the path is written for the service; null if it is forwarded as it was sent. */
   readonly rewrite: PathTemplate | null;
+  /** How many segments of the path the service does not get (`rewrite.stripPrefix`). */
+  readonly strips: number;
+  /** What stands before the path at the service in their place, if Location and cookies are rewritten; null if they are not. */
+  readonly returns: string | null;
+  /** Whether the service gets the client's Authorization; null if that depends on where keys are read. */
+  readonly authorization: 'pass' | 'drop' | null;
   /** What is done to the fields that the service gets, and to those of its responses: its upstream's rules, then its own. */
   readonly requestHeaders: FieldRules | null;
   readonly responseHeaders: FieldRules | null;
@@ -82,6 +88,9 @@ export type Unbounding =
   | 'announcement'
   | 'passes'
   | 'rewrite'
+  | 'strips'
+  | 'returns'
+  | 'authorization'
   | 'timeouts'
   | 'retries'
   | 'compression';
@@ -101,6 +110,9 @@ export const USAGE: Route = Object.freeze({
   announcement: null,
   passes: null,
   rewrite: null,
+  strips: 0,
+  returns: null,
+  authorization: null,
   requestHeaders: null,
   responseHeaders: null,
   timeouts: null,

@@ -191,6 +191,7 @@ export function gatewayDepsOf(
   router: Router,
   { log, metrics, recent, validators, policies, policyReports, ...surroundings }: GatewaySurroundings,
 ): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
+  const keySources = settings.keysFrom === null ? null : new KeySources(settings.keysFrom);
   const { deprecatedCalls, secretUses: _, networks, traffic, refusals, customers: __, ...deciding } = services;
   const rateLimitFields = new RateLimitFields(settings.headers.draft);
   return {
@@ -206,7 +207,11 @@ export function gatewayDepsOf(
     refusalLines: new RefusalLines(rateLimitFields),
     errorDocs: settings.errorDocs === null ? null : new ErrorDocs(settings.errorDocs),
     readsCertificates: settings.readsCertificates,
-    keySources: settings.keysFrom === null ? null : new KeySources(settings.keysFrom),
+    keyFormats: settings.keyFormats,
+    isAsKong: settings.headers.consumer === 'kong',
+    keySources,
+    readsAuthorization:
+      keySources === null || keySources.readsAuthorization || keySources.readsBasic || settings.jwt !== null,
     cors: settings.cors === null ? null : new CorsFields(settings.cors),
     maxBodyBytes: settings.listen.maxBodyBytes,
     writeTimeoutMs: settings.listen.writeTimeoutMs,

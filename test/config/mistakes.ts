@@ -296,6 +296,15 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
     '8:30: routes[5].options',
     '10:13: routes[7].path',
   ),
+  'service-fields': gateway(
+    'refuses',
+    '1:63: upstreams.store.host',
+    '2:22: headers.consumer',
+    '3:26: keys.from[0].cookie',
+    '3:53: keys.from[1].subprotocol',
+    '5:65: routes[0].authorization',
+    '6:91: routes[1].rewrite.location',
+  ),
   retries: gateway(
     'refuses',
     '4:58: routes[1].retries',

@@ -82,7 +82,7 @@ test('an object names only policies that the program gives', async () => {
 test('a surrounding route without the policy of another one gets a warning', async () => {
   const { env, folder } = await folderWith([], { 'config/a.ts': 'export default () => {};' });
   const routes = `
-  - { path: '/v1/**', methods: [GET], upstream: store }
+  - { path: '/**', methods: [GET], upstream: store }
   - { path: /v1/admin, methods: [GET], upstream: store, policies: [./a.ts] }`;
   await writeFile(join(folder, 'config/gateway.yaml'), `${SERVICE}\nroutes:${routes}\n`);
   const loaded = await loadConfiguration(env);

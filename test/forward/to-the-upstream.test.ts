@@ -197,8 +197,7 @@ describe('a field whose name has more than letters, digits and dashes', () => {
       /^(X_CONSUMER_.*|X_FORWARDED_.*|FORWARDED|X_REAL_IP|X_REQUEST_ID|VIA|HOST|AUTHORIZATION|CONTENT_LENGTH|TRANSFER_ENCODING|CONNECTION|KEEP_ALIVE|TE|TRAILER|UPGRADE|EXPECT|PROXY_(CONNECTION|AUTHORIZATION)|TRACEPARENT|TRACESTATE)$/;
     const from: Omit<ForwardedAs, 'allowedNames'> = {
       keyPlaces: null,
-      consumerId: null,
-      plan: null,
+      ...{ consumerId: null, plan: null, asKong: null, passesAuthorization: false, prefix: null },
       peer: '127.0.0.1',
       scheme: 'http',
       host: null,

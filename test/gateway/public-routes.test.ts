@@ -53,7 +53,7 @@ test('an IPv6 client is counted by its /64, an IPv4-mapped address as the IPv4 a
 
 test('a key that comes along is neither looked at nor passed on', async () => {
   const { upstream, from } = await start();
-  expect((await from('192.0.2.1', '/status', { Authorization: 'Bearer wrong' })).status).toBe(200);
+  expect((await from('192.0.2.1', '/status', { Authorization: 'Bearer tg_live_wrong' })).status).toBe(200);
   expect(upstream.requests[0]?.values('authorization')).toEqual([]);
 });
 

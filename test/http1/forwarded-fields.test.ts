@@ -12,8 +12,7 @@ import {
 
 const AS: ForwardedAs = {
   isTraced: false,
-  consumerId: null,
-  plan: null,
+  ...{ consumerId: null, plan: null, asKong: null, passesAuthorization: false, prefix: null },
   peer: '9.9.9.9',
   scheme: 'http',
   host: 'own',
@@ -133,10 +132,46 @@ describe('to the service', () => {
     ]);
   });
 
+  test('the prefix that was taken from the path, after that of a trusted peer (reliability 537)', () => {
+    const prefix = (value: string, trustedPeer: boolean) =>
+      sent(['X-Forwarded-Prefix', value], { prefix: '/own', trustedPeer }).slice(8);
+    expect(prefix('/outer', true)).toEqual(['X-Forwarded-Prefix', '/outer/own']);
+    for (const wrong of ['/outer, /two', '/outer/', '//outer', 'outer', '/a b', ''])
+      expect(prefix(wrong, true), wrong).toEqual(['X-Forwarded-Prefix', '/own']);
+    expect(prefix('/forged', false)).toEqual(['X-Forwarded-Prefix', '/own']);
+    expect(sent(['X-Forwarded-Prefix', '/outer'], { trustedPeer: true })).toEqual([
+      'X-Forwarded-Prefix',
+      '/outer',
+      ...OWN,
+    ]);
+    expect(sent(['X-Forwarded-Prefix', '/forged'])).toEqual(OWN);
+  });
+
+  test('Authorization where it passes, unless Connection lists it', () => {
+    const field = ['authorization', 'Digest a'];
+    expect(sent(field, { passesAuthorization: true })).toEqual([...field, ...OWN]);
+    expect([sent(field), sent(field, { passesAuthorization: true }, ['authorization'])]).toEqual([OWN, OWN]);
+  });
+
+  test('the fields of Kong, and none of the client’s under any spelling (reliability 536)', () => {
+    const asKong = ['X-Credential-Identifier', 'key-1'];
+    const names = [
+      'x-credential-identifier',
+      'X-Credential-Username',
+      'X-Anonymous-Consumer',
+      'X-Authenticated-Groups',
+    ];
+    const forged = [...names, 'X_Credential.Identifier', 'X-Consumer-Username'].flatMap((name) => [name, 'forged']);
+    const allowedNames = new FieldNames(['x_credential.identifier']);
+    expect(sent(forged, { asKong, allowedNames })).toEqual([...OWN, ...asKong]);
+    expect(sent(['X-Credential-Identifier', 'a'])).toEqual(['X-Credential-Identifier', 'a', ...OWN]);
+  });
+
   test('no key, in its field or in a Referer', () => {
     const keyPlaces = {
       fieldNames: new FieldNames(['x-key']),
       withoutKeys: (query: string) => query.replace('key=1', ''),
+      ...{ withoutKeyCookies: (value: string) => value, withoutKeyProtocols: (value: string) => value },
     };
     const referer = (url: string) => sent(['X-Key', '1', 'Referer', url], { keyPlaces })[1];
     expect(referer('/a?key=1&b#key=1')).toBe('/a?&b#key=1');
@@ -153,6 +188,8 @@ describe('to a policy', () => {
   const KEY_PLACES = {
     fieldNames: new FieldNames(['x-api-key']),
     withoutKeys: (query: string) => query.replace('k=1', ''),
+    withoutKeyCookies: (value: string) => value,
+    withoutKeyProtocols: (value: string) => value.replace('key.1', ''),
   };
   test.each<[string, readonly string[], Readonly<Record<string, string>>]>([
     ['fields in lower case, those of one name joined', ['A', '1', 'b', '2', 'a', '3'], { a: '1, 3', b: '2' }],
@@ -162,10 +199,20 @@ describe('to a policy', () => {
     ['no facts that the client made up', ['X-Consumer-Plan', 'a', 'X-Forwarded-For', 'b', 'Forwarded', 'c'], {}],
     ['nothing that Connection lists', ['Listed', 'a', 'B', '2'], { b: '2' }],
     ['no key in a Referer', ['Referer', 'https://a.example/?k=1#x'], { referer: 'https://a.example/?#x' }],
+    [
+      'no key in a protocol of a WebSocket',
+      ['Sec-WebSocket-Protocol', 'key.1, chat'],
+      { 'sec-websocket-protocol': ', chat' },
+    ],
+    ['no facts of Kong that the client made up', ['X-Credential-Identifier', 'a', 'X-Authenticated-Userid', 'b'], {}],
     ['names of every object', ['constructor', 'a', '__proto__', 'b'], { constructor: 'a' }],
   ])('go %s', (_what, fields, expected) => {
     const allowedNames = new FieldNames(['x_tenant']);
-    const shown = fieldsWithoutSecrets(fields, new Set(['listed']), { allowedNames, keyPlaces: KEY_PLACES });
+    const shown = fieldsWithoutSecrets(fields, new Set(['listed']), {
+      allowedNames,
+      keyPlaces: KEY_PLACES,
+      asKong: [],
+    });
     expect({ ...shown }).toEqual(expected);
     expect([Object.getPrototypeOf(shown), Object.isFrozen(shown)]).toEqual([null, true]);
   });
@@ -173,7 +220,7 @@ describe('to a policy', () => {
   test('go fields under allowed names, and a Referer as it was sent where no query has a key', () => {
     const allowedNames = new FieldNames(['x_cookie']);
     const fields = ['X_Cookie', 'b', 'Referer', '/?k=1'];
-    const shown = fieldsWithoutSecrets(fields, new Set(), { allowedNames, keyPlaces: null });
+    const shown = fieldsWithoutSecrets(fields, new Set(), { allowedNames, keyPlaces: null, asKong: null });
     expect({ ...shown }).toEqual({ x_cookie: 'b', referer: '/?k=1' });
   });
 });

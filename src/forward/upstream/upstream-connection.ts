@@ -390,9 +390,12 @@ export interface RequestAddress {
 }
 
 /** The head of a request as it is written to the wire. */
-function requestHead({ method, target, lines, body }: ForwardRequest, { authority, base }: RequestAddress): string {
+function requestHead(
+  { method, target, host, lines, body }: ForwardRequest,
+  { authority, base }: RequestAddress,
+): string {
   const coding = body?.framing === 'chunked' ? 'Transfer-Encoding: chunked\r\n' : '';
-  return `${method} ${base}${target} HTTP/1.1\r\nHost: ${authority}\r\n${lines}${coding}\r\n`;
+  return `${method} ${base}${target} HTTP/1.1\r\nHost: ${host ?? authority}\r\n${lines}${coding}\r\n`;
 }
 
 /** Shorter than the idle timeouts of common servers, so that the gateway closes an idle connection first. */

@@ -10,6 +10,8 @@ import type { UpstreamConnection } from './upstream-connection.ts';
 interface UpstreamOptions extends DialOptions {
   /** Each `http://host:port`, `https://host:port` or `unix:/path`; at least one with a weight above 0. */
   readonly targets: readonly WeightedTarget[];
+  /** The Host of requests: `keep` for the client's; null or left out for the authority of the target. */
+  readonly host?: string | null;
   /** By what requests are bound to a target; null or left out if they are not. */
   readonly sticky?: Sticky | null;
   readonly responseTimeoutMs: number;

@@ -19,6 +19,8 @@ interface UpgradeRequest {
   readonly target: string;
   /** As of a `ConnectionWaiter`. */
   readonly affinity: string | null;
+  /** Null for the authority of the target. */
+  readonly host: string | null;
   /** All fields except Host, Connection and Upgrade. */
   readonly fields: readonly string[];
   /** The client's value of Upgrade. */
@@ -162,12 +164,12 @@ class Upgrading implements Timed {
     // Bytes of the service are read in the turns of the client to which they go.
     const [client, service] = [rawOf(this.#client.socket), rawOf(socket)];
     if (client instanceof SharedBufferSocket && service instanceof SharedBufferSocket) service.owner = client.owner;
-    const { target, fields, protocol } = this.#request;
+    const { target, host, fields, protocol } = this.#request;
     this.#hooks.sent();
     try {
       const asked = askForUpgrade(this.#client.socket, socket, {
         target: base + target,
-        authority,
+        authority: host ?? authority,
         fields: [...fields, 'Connection', 'Upgrade', 'Upgrade', protocol],
       });
       this.#listen(asked, asked.request);
