@@ -2,11 +2,15 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { printFault } from '../../src/config/fault.ts';
+import { importedKong } from '../../src/config/kong/imported-kong.ts';
+import { parseKong } from '../../src/config/kong/kong-file.ts';
 import { openReplica, type TestGateway } from '../support/gateway.ts';
 import { KongModel, type KongRequest } from '../support/kong.ts';
 import { ROOT } from '../support/processes.ts';
 import { runCommand } from '../support/run-command.ts';
 import { SEED } from '../support/sample.ts';
+import { processorMs } from '../support/stopwatch.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -241,6 +245,23 @@ test.each([
   expect([code, stdout]).toEqual([1, '']);
   expect(stderr).toContain(message);
   expect(readdirSync(folder)).toEqual(['kong.yaml']);
+});
+
+test('a hundred services with 200 routes, 12 limits and 500 consumers take a moment, not minutes', () => {
+  const limit = (minute: number) => ({ name: 'rate-limiting', config: { minute } });
+  const services = Array.from({ length: 100 }, (_, i) => ({
+    ...{ name: `s${i}`, url: `http://10.0.0.1:${8_000 + i}` },
+    plugins: [{ name: 'key-auth' }, ...(i < 12 ? [limit(50 + i)] : [])],
+    routes: ['a', 'b'].map((name) => ({ name: `r${i}${name}`, paths: [`/svc${i}/${name}`] })),
+  }));
+  const consumers = Array.from({ length: 500 }, (_, i) => ({
+    ...{ username: `c${i}`, keyauth_credentials: [{ key: `key-${String(i).padStart(28, '0')}` }] },
+    ...(i % 10 === 0 ? { plugins: [limit(100 + i)] } : {}),
+  }));
+  const read = parseKong(JSON.stringify({ services, consumers, plugins: [limit(20)] }), 'kong.json');
+  if ('faults' in read) throw new Error(read.faults.map(printFault).join('\n'));
+  const move = () => expect(importedKong(read.value)).toMatchObject({ left: [], routes: { length: 400 } });
+  expect(processorMs(move)).toBeLessThan(5_000);
 });
 
 test('overwrites no file, and leaves none behind beside one that is there (reliability 547)', async () => {

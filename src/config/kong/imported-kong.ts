@@ -132,9 +132,16 @@ class Import {
     const routes = this.#keyed();
     const plans = new Map<string, PlanHere & { readonly consumers: (KongConsumer | null)[] }>();
     const nameByForm = new Map<string, string>();
+    const limited = new Set(this.#kong.pluginsOf.get('rate-limiting')?.map(({ consumer }) => consumer));
     for (const consumer of [null, ...this.#kong.consumers]) {
+      const keys = consumer?.keys.length ?? 1;
+      // Most consumers have neither a limit of their own nor several keys, and so the plan of one without both.
+      if (consumer !== null && keys <= 1 && !limited.has(consumer)) {
+        plans.get(DEFAULT_PLAN)!.consumers.push(consumer);
+        continue;
+      }
       const leave = (plugin: KongPlugin, why: string) => this.#leave(plugin.at, `rate-limiting: ${why}`);
-      const plan = planOf(this.#kong, consumer, { routes, keys: consumer?.keys.length ?? 1 }, leave);
+      const plan = planOf(this.#kong, consumer, { routes, keys }, leave);
       const form = JSON.stringify([plan.base?.limits, plan.groups.map(({ limits, patterns }) => [limits, patterns])]);
       const known = nameByForm.get(form);
       if (known !== undefined) {
@@ -326,7 +333,7 @@ class Import {
     const isKeyed = this.#needsKey(route);
     const limit = pluginFor(this.#kong, 'request-size-limiting', kong, null);
     const from = listIn(pluginFor(this.#kong, 'ip-restriction', kong, null) ?? NO_PLUGIN, 'allow', 'whitelist');
-    const also = isKeyed ? othersCounting(route, plans.get(DEFAULT_PLAN)!, this.#keyed()) : [];
+    const also = isKeyed ? othersCounting(route, plans.get(DEFAULT_PLAN)!) : [];
     if (kong.keepsHost)
       this.#leave(
         kong.at,

@@ -67,6 +67,8 @@ export interface Kong {
   readonly routes: readonly KongRoute[];
   readonly consumers: readonly KongConsumer[];
   readonly plugins: readonly KongPlugin[];
+  /** The same by their names. */
+  readonly pluginsOf: ReadonlyMap<string, readonly KongPlugin[]>;
   readonly upstreams: ReadonlyMap<string, KongUpstream>;
   /** Lists that were not read, such as `certificates`. */
   readonly others: readonly string[];
@@ -234,6 +236,7 @@ class Entities {
       ...all,
       routes: [...inServices, ...alone].filter((one) => one.service === null || enabled.has(one.service)),
       plugins: this.#plugins,
+      pluginsOf: Map.groupBy(this.#plugins, ({ name }) => name),
       upstreams: this.#upstreams(),
       others: othersIn(this.#file),
     };

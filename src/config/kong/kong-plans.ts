@@ -14,7 +14,8 @@ export interface LimitsHere {
 
 interface GroupHere extends LimitsHere {
   readonly name: string;
-  /** Patterns of routes, with methods unless they have all. */
+  readonly routes: readonly RouteHere[];
+  /** Those of the routes, with methods unless they have all. */
   readonly patterns: readonly string[];
 }
 
@@ -44,7 +45,7 @@ export function planOf(
   const counted = new Map<KongPlugin, RouteHere[]>();
   for (const route of routes) {
     const plugin = pluginFor(kong, 'rate-limiting', route.kong, consumer);
-    if (plugin !== null) counted.set(plugin, [...(counted.get(plugin) ?? []), route]);
+    if (plugin !== null) counted.getOrInsertComputed(plugin, () => []).push(route);
   }
   for (const plugin of [...counted.keys()]) if (!isMoved(plugin, leave)) counted.delete(plugin);
   const all = [...counted.keys()];
@@ -64,7 +65,8 @@ export function planOf(
   const names = new Set<string>();
   const groups = inGroups.map((plugin): GroupHere => {
     const { limits } = limitOf(plugin);
-    return { name: groupName(plugin, names), plugin, limits, patterns: counted.get(plugin)!.map(patternOf) };
+    const of = counted.get(plugin)!;
+    return { name: groupName(plugin, names), plugin, limits, routes: of, patterns: of.map(patternOf) };
   });
   for (const { plugin } of groups.slice(MAX_GROUPS))
     leave(plugin, `is one of more than ${MAX_GROUPS}: a plan has no more groups`);
@@ -76,15 +78,10 @@ export function planOf(
 }
 
 /** The groups, beside their own, whose limits count requests of a route as well. */
-export function othersCounting(
-  route: RouteHere,
-  { groups }: PlanHere,
-  routes: readonly RouteHere[],
-): readonly string[] {
-  const pattern = patternOf(route);
-  return groups.flatMap(({ name, patterns }) => {
-    const ofGroup = routes.filter((one) => patterns.includes(patternOf(one)) && one.kong !== route.kong);
-    return !patterns.includes(pattern) && ofGroup.some((outer) => mayTake(route, outer)) ? [name] : [];
+export function othersCounting(route: RouteHere, { groups }: PlanHere): readonly string[] {
+  return groups.flatMap(({ name, routes }) => {
+    if (routes.includes(route)) return [];
+    return routes.some((outer) => outer.kong !== route.kong && mayTake(route, outer)) ? [name] : [];
   });
 }
 

@@ -1,6 +1,7 @@
+import { isCommon, readingsOf } from '../../routing/path-groups.ts';
 import { faultOfPattern } from '../../routing/pattern.ts';
 import { USAGE } from '../../routing/route.ts';
-import { areAlike, findSurrounding } from '../../routing/router.ts';
+import { areAlike, findSurrounding, shapeOf } from '../../routing/router.ts';
 import { method, routeHost } from '../setting-values.ts';
 import { type KongRoute, withoutSlash } from './kong-file.ts';
 
@@ -12,6 +13,8 @@ export interface RouteHere {
   readonly methods: readonly string[];
   /** Empty: the service gets the path as it was sent. */
   readonly stripPrefix: string;
+  /** Its methods and path, as two patterns of groups are compared. */
+  readonly readings: ReturnType<typeof readingsOf>;
   /** How its meaning differs from that in Kong, a sentence each. */
   readonly notes: readonly string[];
 }
@@ -28,23 +31,28 @@ type Leave = (route: KongRoute, why: string) => void;
  */
 export function routesHere(routes: readonly KongRoute[], leave: Leave): readonly RouteHere[] {
   const made = routes.flatMap((kong) => (whyNot(kong, leave) ? [] : patternsOf(kong, leave)));
-  const withMethods = made.toSorted((a, b) => Math.sign(b.kong.methods.length) - Math.sign(a.kong.methods.length));
+  const byMethods = made.toSorted((a, b) => Math.sign(b.kong.methods.length) - Math.sign(a.kong.methods.length));
   const kept = new Map<RouteHere, readonly string[]>();
-  for (const one of withMethods) {
-    const taken = new Set(
-      [...kept].filter(([other]) => isSamePlace(one, other)).flatMap(([, methods]) => [...methods]),
-    );
+  const byShape = new Map<string, RouteHere[]>();
+  for (const one of byMethods) {
+    const alike = byShape.getOrInsertComputed(shapeOf(one.path), () => []);
+    const taken = new Set(alike.flatMap((other) => (isSameHost(one, other) ? [...(kept.get(other) ?? [])] : [])));
     const free = one.methods.filter((name) => !taken.has(name) && !(name === 'HEAD' && taken.has('GET')));
     if (free.length > 0) kept.set(one, free);
+    alike.push(one);
     const lost = one.methods.length - free.length;
     if (lost > 0 && one.kong.methods.length > 0)
       leave(one.kong, `${one.path} is taken by another route with the same hosts and methods already`);
   }
-  return made.flatMap((one) => (kept.has(one) ? [{ ...one, methods: kept.get(one)! }] : []));
+  return made.flatMap((one) => (kept.has(one) ? [withMethods(one, kept.get(one)!)] : []));
 }
 
-function isSamePlace(one: RouteHere, other: RouteHere): boolean {
-  if (!areAlike(one.path, other.path)) return false;
+function withMethods(route: Omit<RouteHere, 'methods' | 'readings'>, methods: readonly string[]): RouteHere {
+  return { ...route, methods, readings: readingsOf(`${methods.join(',')} ${route.path}`) };
+}
+
+/** Whether two routes are for one host, or both for every one. */
+function isSameHost(one: RouteHere, other: RouteHere): boolean {
   if (one.hosts.length === 0 || other.hosts.length === 0) return one.hosts.length === other.hosts.length;
   return one.hosts.some((host) => other.hosts.includes(host));
 }
@@ -87,10 +95,8 @@ function patternsOf(kong: KongRoute, leave: Leave): readonly RouteHere[] {
     }
     const { prefix, isWhole, notes } = found;
     const patterns = isWhole ? [prefix] : prefix === '' ? ['/**'] : [prefix, `${prefix}/**`];
-    return patterns.map((path) => ({
-      ...{ kong, path, hosts, methods, notes },
-      stripPrefix: kong.stripsPath && prefix !== '' && kong.paths.length > 0 ? prefix : '',
-    }));
+    const stripPrefix = kong.stripsPath && prefix !== '' && kong.paths.length > 0 ? prefix : '';
+    return patterns.map((path) => withMethods({ kong, path, hosts, notes, stripPrefix }, methods));
   });
 }
 
@@ -151,7 +157,7 @@ export function mayTake(inner: RouteHere, outer: RouteHere): boolean {
 
 /** Whether all requests that `inner` serves match the path of `outer`, and some its methods. */
 export function isWithin(inner: RouteHere, outer: RouteHere): boolean {
-  if (!inner.methods.some((name) => outer.methods.includes(name))) return false;
+  if (!isCommon(inner.readings, outer.readings)) return false;
   if (areAlike(inner.path, outer.path)) return !isSameHosts(inner.hosts, outer.hosts);
   return findSurrounding([inner.path, outer.path]).some(({ index }) => index === 0);
 }

@@ -11,14 +11,14 @@ import type { Kong, KongConsumer, KongPlugin, KongRoute } from './kong-file.ts';
  * @param consumer null for a request without a consumer
  */
 export function pluginFor(
-  { plugins }: Pick<Kong, 'plugins'>,
+  { pluginsOf }: Pick<Kong, 'pluginsOf'>,
   name: string,
   route: KongRoute,
   consumer: KongConsumer | null,
 ): KongPlugin | null {
   let best: KongPlugin | null = null;
-  for (const plugin of plugins) {
-    if (plugin.name !== name || plugin.isForGroup) continue;
+  for (const plugin of pluginsOf.get(name) ?? []) {
+    if (plugin.isForGroup) continue;
     if (plugin.route !== null && plugin.route !== route) continue;
     if (plugin.service !== null && plugin.service !== route.service) continue;
     if (plugin.consumer !== null && plugin.consumer !== consumer) continue;
