@@ -21,6 +21,22 @@ export interface ErrorResponse {
   readonly endsSession?: boolean;
 }
 
+/** The response in which a client gets an error, without the fields that every response has. */
+export interface ErrorForm {
+  readonly status: number;
+  /** Names and values in turn. */
+  readonly fields: readonly string[];
+  readonly body: string;
+}
+
+/** What of a request decides about the form of its errors. */
+export interface FormRequest {
+  /** As they were received, whether or not the head passed its checks; names and values in turn. */
+  readonly rawHeaders: readonly string[];
+  /** Whether the client may get trailers: on a stream of HTTP/2. */
+  readonly takesTrailers: boolean;
+}
+
 /**
  * An error as the interface describes it: `{"code", "message", "status"}`.
  * @param message a sentence for the developer of the client, without internals of the gateway

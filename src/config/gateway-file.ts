@@ -96,7 +96,7 @@ function checkRoute(route: unknown, around: Surroundings, fault: Note, warn: Not
   const { listen, upstreams } = around;
   checkMethods(asArray(field(route, 'methods')), fault);
   checkAuth(route, fault);
-  checkUpgrade(route, fault);
+  checkUpgrade(route, upstreams, fault);
   checkDates(field(route, 'deprecated'), fault);
   checkRewrite(route, fault);
   checkOptions(route, fault);
@@ -374,8 +374,12 @@ function repeated(list: readonly unknown[]): readonly number[] {
 }
 
 /** A client asks for an upgrade with a GET request, as RFC 6455 section 4.1 says of WebSocket. */
-function checkUpgrade(route: unknown, fault: Note): void {
+function checkUpgrade(route: unknown, upstreams: unknown, fault: Note): void {
   const protocols = asArray(field(route, 'upgrades'));
+  const http2 = http2Of(field(upstreams, String(field(route, 'upstream'))));
+  const message = `needs an upstream with HTTP/1.1, and that of this route has \`protocol: ${http2}\`.`;
+  if (http2 !== null && field(route, 'websocket') === true) fault(['websocket'], message);
+  if (http2 !== null && protocols.length > 0) fault(['upgrades'], message);
   for (const [i, name] of protocols.entries()) {
     if (typeof name !== 'string' || !/^websocket(?:\/|$)/i.test(name)) continue;
     fault(['upgrades', i], 'is allowed by `websocket: true`; leave it out.');
@@ -441,9 +445,29 @@ function someOf(names: readonly string[]): string {
 
 const MAX_NAMES = 10;
 
+/** Why a target cannot be reached with a `protocol`, as the end of a sentence; null if it can. */
+export function faultOfProtocol(url: string, protocol: 'http1' | 'h2' | 'h2c'): string | null {
+  const isEncrypted = url.startsWith('https:');
+  if (protocol === 'h2' && !isEncrypted) {
+    return 'must begin with https:// with `protocol: h2`; without TLS, HTTP/2 is `protocol: h2c`.';
+  }
+  if (protocol === 'h2c' && isEncrypted) return 'begins with https://, where HTTP/2 is `protocol: h2`.';
+  return null;
+}
+
+/** The `protocol` of an upstream, if it is one of HTTP/2; else null. */
+function http2Of(upstream: unknown): 'h2' | 'h2c' | null {
+  const protocol = field(upstream, 'protocol');
+  return protocol === 'h2' || protocol === 'h2c' ? protocol : null;
+}
+
 function checkUpstream(raw: unknown, fault: Note, warn: Note): void {
   checkFieldRules(raw, fault);
   const targets = asArray(field(raw, 'targets')).map(urlOf);
+  for (const [i, url] of targets.entries()) {
+    const message = typeof url === 'string' ? faultOfProtocol(url, http2Of(raw) ?? 'http1') : null;
+    if (message !== null) fault(['targets', i], message);
+  }
   for (const i of repeated(targets)) fault(['targets', i], 'is there already; leave it out.');
   const tls = field(raw, 'tls');
   if (!isMapping(tls)) return;

@@ -186,7 +186,9 @@ const health = z
   .strictObject({
     path: values
       .healthPath()
-      .describe('Path that the gateway requests from each target with GET. Any status from 200 to 399 is healthy.'),
+      .describe(
+        'Path that the gateway requests from each target with GET, in its `protocol`. Any status from 200 to 399 is healthy. With `h2` and `h2c`, `/grpc.health.v1.Health/Check` calls the health service of gRPC, which must answer SERVING.',
+      ),
     interval: values.timeout().prefault('5s').describe('Pause between two checks of a target.'),
     timeout: values.timeout().prefault('2s').describe('How long a target may take to respond to a check.'),
     unhealthyAfter: values
@@ -242,6 +244,12 @@ export const upstreamEntry = z.strictObject({
   host: orNull(values.hostField()).describe(
     "The Host that the service gets: `keep` for the client's, or a fixed name such as `shop.internal` or `shop.internal:8080`. Without it, the authority of the target, which checks of `health` have in any case. With `keep`, a client chooses it within the rules for Host: a service must not build links of it unless its routes have `hosts`.",
   ),
+  protocol: z
+    .enum(['http1', 'h2', 'h2c'], 'must be http1, h2 or h2c')
+    .prefault('http1')
+    .describe(
+      'What the service speaks: `http1` is HTTP/1.1, `h2` HTTP/2 over TLS, which the service must agree on in the handshake (ALPN), and `h2c` HTTP/2 without TLS, from the first byte on. gRPC needs one of the two. A connection then carries up to 100 requests at a time, or as many as the service allows, trailers reach the service and the client, and `maxConnections` bounds the requests instead of the connections. WebSockets and other upgrades need `http1`.',
+    ),
   sticky: orNull(sticky).describe(
     'Sends requests that belong together to one target, chosen by a hash of what they share and of the address of each target, by weight. So all gateways choose the same, and when a target comes or goes, only its own requests move. While it is left out, they get the next.',
   ),
@@ -260,7 +268,9 @@ export const upstreamEntry = z.strictObject({
   maxConnections: values
     .wholeNumber(1, 65_535)
     .prefault(256)
-    .describe('Maximum number of connections to the service at a time.'),
+    .describe(
+      'Maximum number of connections to the service at a time; with `protocol: h2` or `h2c`, of requests at a time.',
+    ),
   maxQueue: values
     .wholeNumber(0, 1_000_000)
     .prefault(1024)

@@ -10,7 +10,7 @@ import type { ReadDescriptions } from './compiled-descriptions.ts';
 import { describedRequests, readDescriptions } from './descriptions.ts';
 import { type Environment, readEnvironment, type Variables } from './environment.ts';
 import { type Fault, type Path, printFault, printPlace } from './fault.ts';
-import { parseGatewayFile } from './gateway-file.ts';
+import { faultOfProtocol, parseGatewayFile } from './gateway-file.ts';
 import type { GatewayFile } from './gateway-schema.ts';
 import { type PlacedPlans, planRoutesOf, warningsWithRoutes } from './plans-and-routes.ts';
 import { parsePlans } from './plans-schema.ts';
@@ -338,6 +338,10 @@ function conflictsOf(
     const named = upstreams.size === 0 ? 'none' : 'several';
     const message = `can only replace the targets of one upstream, and gateway.yaml has ${named}; leave it unset.`;
     faults.push(`environment: UPSTREAM_URL: ${message}`);
+  }
+  for (const { targets, protocol } of environment.upstreamUrl === null ? [] : upstreams.values()) {
+    const message = faultOfProtocol(targets[0]!.url, protocol);
+    if (message !== null) faults.push(`environment: UPSTREAM_URL: ${message}`);
   }
   const isAnyAddress = [listen.host, admin.host].some((host) => host === '0.0.0.0' || host === '::');
   if (listen.port !== 0 && listen.port === admin.port && (isAnyAddress || listen.host === admin.host)) {

@@ -17,7 +17,7 @@ import {
 import { type ForwardRequest, whenBegun } from './request-body.ts';
 import { Retries, type RetryRules } from './retries.ts';
 import type { ConnectionWaiter, ConsumerShare, PoolSlot, Upstream } from './upstream/upstream.ts';
-import type { InFlightRequest, UpstreamConnection } from './upstream/upstream-connection.ts';
+import type { InFlightRequest, RequestCarrier } from './upstream/upstream-connection.ts';
 
 /**
  * Forwards one request to the upstream and the response to the client. Both are streamed, and each side is read no
@@ -109,7 +109,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
   readonly #response: ResponseBody;
   readonly #hooks: ForwardHooks;
   readonly #timeouts: ResponseTimeouts;
-  #connection: UpstreamConnection | null = null;
+  #connection: RequestCarrier | null = null;
   #settled = false;
   /** Whether any byte of a response has been received. */
   #responseBegun = false;
@@ -149,6 +149,8 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     this.#upstream.deadlines.watch(this);
     const { body } = this.#request;
     if (body === null || body.framing === 'whole' || body.source.readableLength > 0) this.#enter();
+    // A service may speak first, on a stream in both directions.
+    else if (this.#upstream.isHttp2) this.#enter();
     else this.#stopWaiting = whenBegun(body, () => this.#enter());
   }
 
@@ -169,7 +171,7 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     if (this.#wait === 'connection') this.#waitForHead();
   }
 
-  onConnected(connection: UpstreamConnection): void {
+  onConnected(connection: RequestCarrier): void {
     this.#connection = connection;
     // A retry has the deadline of its attempt already, and a request that is sent once more keeps its own.
     if (this.#wait === 'connection' || (this.#retries === null && !this.#isResent)) this.#waitForHead();
@@ -217,6 +219,10 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
 
   onWhole(): void {
     if (!this.#settled && this.#relay.isLarge) this.#relay.flush();
+  }
+
+  onTrailers(fields: readonly string[]): void {
+    if (!this.#settled && !this.#isDropping) this.#request.trailers?.ofResponse(fields);
   }
 
   get isBufferReleased(): boolean {

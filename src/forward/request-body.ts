@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { Readable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import { afterReading } from '../io/after-reading.ts';
 import { freeNow } from '../io/buffers.ts';
 import { Pieces } from '../io/writes.ts';
@@ -22,6 +22,18 @@ export interface ForwardRequest {
   readonly lines: string;
   /** Null if the request has no body. */
   readonly body: RequestBody | null;
+  /** Null, or left out, if the connection of the client carries none. */
+  readonly trailers?: Trailers | null;
+}
+
+/** The trailers of a request and of its response. Only HTTP/2 carries them to the target and back. */
+export interface Trailers {
+  /** Those of the request that the target gets, names in lower case and values in turn, once its body has ended. */
+  ofRequest(): readonly string[];
+  /** Called before the head of a response that may have some. */
+  await(): void;
+  /** Called before the end of the response. @param fields names and values in turn, as they were received */
+  ofResponse(fields: readonly string[]): void;
 }
 
 /** The body of a request. */
@@ -37,7 +49,7 @@ interface WholeBody {
 }
 
 /** A body as the client is still sending it. */
-interface StreamedBody {
+export interface StreamedBody {
   readonly source: Readable;
   /** A declared length has been checked already, and the parser enforces it. Chunks are counted as they pass. */
   readonly framing: 'length' | 'chunked';
@@ -100,13 +112,14 @@ export function whenBegun({ source }: StreamedBody, onBegun: () => void): () => 
 const PROBE_EVERY_MS = 200;
 const HELD_BYTES = 1024 * 1024;
 
-/**
- * Forwards a request's body to the upstream as it arrives, no faster than the upstream reads and with the client's
- * framing.
- */
+/** `stream`: the end of the body is that of the stream, which carries nothing else. */
+type BodyFraming = StreamedBody['framing'] | 'stream';
+
+/** Forwards a request's body to the upstream as it arrives, no faster than the upstream reads. */
 export class BodySender {
   readonly #body: StreamedBody;
-  readonly #socket: Socket;
+  readonly #socket: Writable;
+  readonly #framing: BodyFraming;
   readonly #events: BodyEvents;
   #bytes = 0;
   #done = false;
@@ -114,9 +127,11 @@ export class BodySender {
   readonly #held = new Pieces();
   #probes: NodeJS.Timeout | null = null;
 
-  constructor(body: StreamedBody, socket: Socket, events: BodyEvents) {
+  /** @param socket the connection, or the stream, to the target @param framing how the end of the body is marked there */
+  constructor(body: StreamedBody, socket: Writable, framing: BodyFraming, events: BodyEvents) {
     this.#body = body;
     this.#socket = socket;
+    this.#framing = framing;
     this.#events = events;
     const { source } = body;
     source.on('data', this.#onData);
@@ -171,9 +186,9 @@ export class BodySender {
     if (length === 0) return;
     const socket = this.#socket;
     socket.cork();
-    if (this.#body.framing === 'chunked') socket.write(`${length.toString(16)}\r\n`, 'latin1');
+    if (this.#framing === 'chunked') socket.write(`${length.toString(16)}\r\n`, 'latin1');
     for (const piece of this.#held.takeEach()) socket.write(piece, (error) => error || freeNow(piece));
-    if (this.#body.framing === 'chunked') socket.write('\r\n', 'latin1');
+    if (this.#framing === 'chunked') socket.write('\r\n', 'latin1');
     socket.uncork();
     if (this.#done || !this.#socket.writableNeedDrain) return;
     this.#body.source.pause();
@@ -203,7 +218,8 @@ export class BodySender {
     this.#done = true;
     this.#flush();
     this.#stopProbing();
-    if (this.#body.framing === 'chunked') this.#socket.write('0\r\n\r\n', 'latin1');
+    if (this.#framing === 'chunked') this.#socket.write('0\r\n\r\n', 'latin1');
+    else if (this.#framing === 'stream') this.#socket.end();
     this.#events.onBodySent();
   };
 

@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net';
-import type { ErrorResponse } from '../annotate/errors.ts';
+import type { ErrorForm, ErrorResponse } from '../annotate/errors.ts';
 import type { ClientBodyErrorCode } from '../forward/faults.ts';
 import type { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientRequest, ClientResponse } from '../http1/client.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import { FORWARDED } from './proxy-request.ts';
-import { type FormedError, formedForUnparsed } from './replies.ts';
+import { formedForUnparsed } from './replies.ts';
 import { RequestFlow } from './request-flow.ts';
 import { RunningRequests } from './running-requests.ts';
 import { Upgrade } from './upgrade-request.ts';
@@ -59,7 +59,7 @@ export class Gateway {
   }
 
   /** The response to bytes that could not be parsed as a request. @param rawHeaders the fields that could be read all the same */
-  formed(error: ErrorResponse, socket: Socket, rawHeaders: readonly string[]): FormedError {
+  formed(error: ErrorResponse, socket: Socket, rawHeaders: readonly string[]): ErrorForm {
     return formedForUnparsed(this.#deps, error, socket, rawHeaders);
   }
 

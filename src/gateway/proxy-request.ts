@@ -4,11 +4,17 @@ import { type ErrorResponse, plainError } from '../annotate/errors.ts';
 import { CompressedResponse } from '../forward/compressed-response.ts';
 import { type ForwardResult, QueueFullError } from '../forward/faults.ts';
 import { type AnswerBodyReader, type ForwardHooks, forward, type ResponseTimeouts } from '../forward/forward.ts';
-import type { ForwardRequest, RequestBody } from '../forward/request-body.ts';
+import type { ForwardRequest, RequestBody, Trailers } from '../forward/request-body.ts';
 import type { RetryRules } from '../forward/retries.ts';
 import type { ConsumerShare, Upstream } from '../forward/upstream/upstream.ts';
 import type { UpgradeResult } from '../forward/websocket/upgrade.ts';
-import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
+import {
+  type ClientAddress,
+  type ClientRequest,
+  type ClientResponse,
+  isTrailerStream,
+  type TrailerStream,
+} from '../http1/client.ts';
 import {
   acceptedCodings,
   type Coding,
@@ -20,9 +26,9 @@ import {
 } from '../http1/content-coding.ts';
 import { cookieValues } from '../http1/cookies.ts';
 import type { FieldNames } from '../http1/field-names.ts';
-import { withFields, withoutDropped, withRules } from '../http1/field-rules.ts';
+import { type FieldRules, withFields, withoutDropped, withRules } from '../http1/field-rules.ts';
 import { linesOf, onlyValue, responseLinesOf, valuesOf } from '../http1/fields.ts';
-import { type KeyPlaces, requestFields, responseFields } from '../http1/forwarded-fields.ts';
+import { type KeyPlaces, requestFields, requestTrailers, responseFields } from '../http1/forwarded-fields.ts';
 import { REPLACED_BY } from '../http1/own-fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
@@ -82,6 +88,8 @@ export interface ProxyFlow {
 
 export const SWITCHING_PROTOCOLS = 101;
 const BAD_GATEWAY = 502;
+/** Trailers have no Content-Length, as a status of 1xx. */
+const TRAILERS = 100;
 /** Of the IETF's Resumable Uploads for HTTP. */
 const UPLOAD_RESUMPTION_SUPPORTED = 104;
 
@@ -317,6 +325,25 @@ class Passing implements ForwardRequest, ForwardHooks {
   done(result: ForwardResult): void {
     this.#admitted.flow.forwarded(result);
   }
+
+  get trailers(): Trailers | null {
+    const { socket } = this.#response.req;
+    return isTrailerStream(socket) ? passedTrailers(this.#deps, this.#admitted, socket) : null;
+  }
+}
+
+/** The trailers of a request and of its response, under the same rules as their fields. */
+function passedTrailers(deps: GatewayDeps, { match }: AdmittedRequest, stream: TrailerStream): Trailers {
+  const { allowedNames, keySources: keyPlaces } = deps;
+  const { requestHeaders, responseHeaders } = match.route;
+  const passed = (fields: string[], rules: FieldRules | null) =>
+    rules === null ? fields : withoutDropped(fields, rules);
+  return {
+    ofRequest: () => passed(requestTrailers(stream.requestTrailers, { allowedNames, keyPlaces }), requestHeaders),
+    await: () => stream.awaitTrailers(),
+    ofResponse: (fields) =>
+      stream.sendTrailers(passed(responseFields(fields, replacedBy(deps, match), TRAILERS), responseHeaders)),
+  };
 }
 
 /**

@@ -2,9 +2,10 @@ import type { Socket } from 'node:net';
 import type { Banned, Crowded, Refused, Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import type { ErrorDocs } from '../annotate/error-docs.ts';
-import type { ErrorResponse } from '../annotate/errors.ts';
+import { formOf } from '../annotate/error-form.ts';
+import type { ErrorForm, ErrorResponse } from '../annotate/errors.ts';
 import type { RefusalResponse } from '../annotate/refusal-lines.ts';
-import type { ClientAddress, ClientResponse } from '../http1/client.ts';
+import { type ClientAddress, type ClientResponse, isTrailerStream } from '../http1/client.ts';
 import { type Variables, withRules } from '../http1/field-rules.ts';
 import { onlyValue, requestIdOf } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
@@ -94,29 +95,22 @@ interface SessionStream {
   endSession?(): void;
 }
 
-/** One of the gateway's own error responses, in the form that its client asks for. */
-export interface FormedError {
-  /** Names and values in turn. */
-  readonly fields: string[];
-  readonly body: string;
-}
-
 /**
+ * One of the gateway's own error responses, in the form that its client asks for.
  * @param fields the fields of every response; the error's own fields follow them
  * @param rawHeaders of the request
+ * @param socket of the client
  * @param docs null if errors have no documentation
  */
 function formed(
   error: ErrorResponse,
   fields: readonly string[],
   rawHeaders: readonly string[],
+  socket: Socket,
   docs: ErrorDocs | null,
-): FormedError {
-  const shown = docs?.shown(error, rawHeaders) ?? null;
-  const body = shown?.body ?? error.body;
-  const type = ['Content-Type', shown?.contentType ?? 'application/json'];
-  const length = ['Content-Length', String(Buffer.byteLength(body))];
-  return { fields: [...fields, ...error.fields, ...(shown?.fields ?? []), ...type, ...length], body };
+): ErrorForm {
+  const form = formOf(error, { rawHeaders, takesTrailers: isTrailerStream(socket) }, docs);
+  return { ...form, fields: [...fields, ...form.fields] };
 }
 
 /**
@@ -128,11 +122,11 @@ export function formedForUnparsed(
   error: ErrorResponse,
   socket: Socket,
   rawHeaders: readonly string[],
-): FormedError {
+): ErrorForm {
   const requestId = requestIdOf(rawHeaders) ?? deps.requestIds.next();
   const origin = deps.addresses.of({ socket, rawHeaders });
   const known = { requestId, origin, rawHeaders, match: null, caller: null, verdict: null };
-  return formed(error, ownFieldsOf(deps, known, null), rawHeaders, deps.errorDocs);
+  return formed(error, ownFieldsOf(deps, known, null), rawHeaders, socket, deps.errorDocs);
 }
 
 /**
@@ -149,12 +143,13 @@ export function replyWithError(
   unread: boolean,
   docs: ErrorDocs | null,
 ): number {
-  const form = formed(error, fields, response.req.rawHeaders, docs);
+  const { rawHeaders, socket, method } = response.req;
+  const form = formed(error, fields, rawHeaders, socket, docs);
   endIfLast(response, error, unread);
-  response.writeHead(error.status, form.fields);
-  const isHead = response.req.method === 'HEAD';
-  response.end(isHead ? undefined : form.body);
-  return isHead ? 0 : Buffer.byteLength(form.body);
+  response.writeHead(form.status, [...form.fields]);
+  const body = method === 'HEAD' ? '' : form.body;
+  response.end(body === '' ? undefined : body);
+  return Buffer.byteLength(body);
 }
 
 /**

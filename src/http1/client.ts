@@ -37,6 +37,20 @@ export interface ReadConfirming {
   confirmRead(reader: { onRead(): void }): boolean;
 }
 
+/** A connection whose request and response may have trailers that reach the other side: an HTTP/2 stream (RFC 9113 section 8.1). */
+export interface TrailerStream {
+  /** The trailers of the request, names in lower case and values in turn; empty before its body has ended. */
+  readonly requestTrailers: readonly string[];
+  /** Called before the head of a response that may have trailers. */
+  awaitTrailers(): void;
+  /** Sets the trailers of the response, before it ends. @param fields names and values in turn */
+  sendTrailers(fields: readonly string[]): void;
+}
+
+export function isTrailerStream(socket: Socket & Partial<TrailerStream>): socket is Socket & TrailerStream {
+  return socket.awaitTrailers !== undefined;
+}
+
 /**
  * A received request: the part of node:http's interface that the gateway uses, so that another reader can implement it.
  */
@@ -47,7 +61,7 @@ export interface ClientRequest {
   /** Names and values alternating, as they were received. */
   readonly rawHeaders: readonly string[];
   readonly headers: NodeJS.Dict<string | string[]>;
-  readonly socket: Socket & Partial<ReadConfirming>;
+  readonly socket: Socket & Partial<ReadConfirming & TrailerStream>;
   /** Whether the whole request has been read. */
   readonly complete: boolean;
   /**

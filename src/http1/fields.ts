@@ -49,6 +49,13 @@ export function onlyValue(rawHeaders: readonly string[], name: string): string |
   return value;
 }
 
+/** Fields by their names, without a prototype, because one may have the name `constructor`. @param fields names and values in turn */
+export function valuesByName(fields: readonly string[]): Record<string, string[]> {
+  const values: Record<string, string[]> = Object.create(null);
+  for (let i = 0; i < fields.length; i += 2) values[fields[i]!] = [...(values[fields[i]!] ?? []), fields[i + 1]!];
+  return values;
+}
+
 /** The lengths are compared first, so that most fields are skipped without a copy of their name. */
 function isNamed(fieldName: string, name: string): boolean {
   return fieldName.length === name.length && fieldName.toLowerCase() === name;

@@ -161,6 +161,27 @@ export function requestFields(
   return fields;
 }
 
+/** Fields that a service may read before the body, and must not learn after it (RFC 9110 section 6.5.1). */
+const NOT_IN_TRAILERS = /^(?:content-.*|cache-control|cookie|date|if-.*|max-forwards|range|set-cookie)$/;
+
+/**
+ * The trailers of a request that go to the upstream.
+ *
+ * Attack: a client sends `X-Consumer-Id`, `Authorization` or `Content-Type` as a trailer, and a service that merges trailers into its fields
+ * believes it. So what is reserved among fields, or frames, routes, authenticates or conditions a request, is dropped.
+ * @param trailers names in lower case and values in turn
+ */
+export function requestTrailers(
+  trailers: readonly string[],
+  { allowedNames, keyPlaces }: Pick<ForwardedAs, 'allowedNames' | 'keyPlaces'>,
+): string[] {
+  return trailers.filter((_, i) => {
+    const name = trailers[i - (i % 2)]!;
+    if (PUNCTUATION.test(name) && !allowedNames.has(name)) return false;
+    return reservedByFolding(name) === null && !NOT_IN_TRAILERS.test(name) && !keyPlaces?.fieldNames.has(name);
+  });
+}
+
 /** Fields that are written anew for the service, and that a policy may know all the same. */
 const SHOWN = new FieldNames(['host', 'content-length']);
 

@@ -80,3 +80,16 @@ export function reset(socket: Duplex): void {
   // Attack: Node (26.10) crashes (SIGSEGV) if both sockets are destroyed in the same turn within the callback of the TLS handshake.
   if (raw !== socket) setImmediate(() => socket.destroy());
 }
+
+/** The error code CANCEL (RFC 9113 section 7). */
+const CANCEL = 8;
+
+/**
+ * Resets a stream of HTTP/2 with CANCEL, in a later phase of the event loop.
+ *
+ * Attack: a service ends its response while the client still sends. Node (26.10) aborts the process (`Http2Stream::OnTrailers`) if a stream
+ * that may have trailers, and whose own side is open, is closed with CANCEL while frames of its connection are read.
+ */
+export function cancelStream(stream: { close(code: number): void }): void {
+  setImmediate(() => stream.close(CANCEL));
+}

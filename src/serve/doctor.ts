@@ -286,8 +286,9 @@ async function* findingsOfTargets({ upstreams }: Settings, nowMs: number): Async
       // A fault of the settings, which was reported above.
       continue;
     }
-    const { connectTimeoutMs } = upstream;
-    const reached = await Promise.all(upstream.targets.map(({ url }) => connectedTo(url, { connectTimeoutMs, tls })));
+    const { connectTimeoutMs, protocol } = upstream;
+    const options = { connectTimeoutMs, protocol, tls };
+    const reached = await Promise.all(upstream.targets.map(({ url }) => connectedTo(url, options)));
     const hasOther = reached.some((outcome) => !(outcome instanceof Error));
     for (const [i, outcome] of reached.entries()) {
       const where = `${upstream.targets[i]!.url} of upstream ${upstream.name}`;

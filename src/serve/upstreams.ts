@@ -103,7 +103,10 @@ export class Upstreams {
     const checks =
       health === null
         ? []
-        : upstream.targets.map((target) => new HealthChecks(target, { ...health, tls }, { onChange: onTarget }));
+        : upstream.targets.map(
+            (target) =>
+              new HealthChecks(target, { ...health, tls, protocol: settings.protocol }, { onChange: onTarget }),
+          );
     return { settings, upstream, checks };
   }
 

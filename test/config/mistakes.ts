@@ -121,6 +121,14 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'target-relative-socket': gateway('refuses', '1:33: upstreams.store.targets[0]'),
   'target-twice': gateway('accepts', '3:38: upstreams.store.targets[1]'),
   'targets-empty': gateway('refuses', '1:32: upstreams.store.targets'),
+  'upstream-protocol': gateway(
+    'refuses',
+    '2:22: upstreams.plain.targets[0]',
+    '3:26: upstreams.encrypted.targets[0]',
+    '4:58: upstreams.unknown.protocol',
+    '10:60: routes[3].websocket',
+    '11:59: routes[4].upgrades',
+  ),
   'upstream-key-alone': gateway('accepts', '4:17: upstreams.store.tls.key'),
   'upstream-name-no-name': gateway('refuses', '4:24: upstreams.store.tls.serverName'),
   'brownout-ends-before-it-begins': gateway(

@@ -110,8 +110,9 @@ const CONNECTING = [
   { from: /^node:(?:net|tls|http2)$/, names: ['connect', 'createConnection'] },
   { from: /^node:https?$/, names: ['request', 'get', 'Agent', 'ClientRequest'] },
 ];
-/** They connect to nothing but themselves, or not at all. */
+/** They connect to nothing but themselves, not at all, or over a connection that another file has opened. */
 const WITHOUT_NAMES = [
+  'src/forward/upstream/http2-target.ts',
   'src/io/node-internals.ts',
   'src/forward/websocket/upgrade.ts',
   'src/stores/embedded/owner-socket.ts',

@@ -48,7 +48,7 @@ export async function openListener(options: Partial<ListenerOptions> = {}) {
     },
     wallMs: () => 0,
     breakOff: () => false,
-    formed: ({ body }) => ({ fields: ['Content-Length', String(Buffer.byteLength(body))], body }),
+    formed: ({ status, body }) => ({ status, fields: ['Content-Length', String(Buffer.byteLength(body))], body }),
     handler: {
       ...READING,
       mayUpgrade: () => false,

@@ -47,12 +47,7 @@ export async function openRawSession(
   });
   if (reads) {
     socket.on('data', (chunk: Buffer) => {
-      held = Buffer.concat([held, chunk]);
-      for (let length = lengthAt(held); length !== null; length = lengthAt(held)) {
-        const stream = held.readUInt32BE(5) & 0x7fffffff;
-        frames.push({ type: held[3]!, flags: held[4]!, stream, payload: held.subarray(9, length) });
-        held = held.subarray(length);
-      }
+      held = takeFrames(Buffer.concat([held, chunk]), (frame) => frames.push(frame));
     });
   }
   atEnd(() => socket.destroy());
@@ -74,6 +69,17 @@ export async function openRawSession(
     goaway: () => frames.findLast(({ type }) => type === TYPE.GOAWAY)?.payload.readUInt32BE(4) ?? null,
     isAnswered: (stream) => frames.some((it) => it.type === TYPE.HEADERS && it.stream === stream),
   };
+}
+
+/** Reads the frames that have arrived whole. @returns the rest */
+export function takeFrames(bytes: Buffer, take: (frame: SeenFrame) => unknown): Buffer {
+  let held = bytes;
+  for (let length = lengthAt(held); length !== null; length = lengthAt(held)) {
+    const stream = held.readUInt32BE(5) & 0x7fffffff;
+    take({ type: held[3]!, flags: held[4]!, stream, payload: held.subarray(9, length) });
+    held = held.subarray(length);
+  }
+  return held;
 }
 
 /** Of the first frame, its head included; null while it is incomplete. */

@@ -18,7 +18,12 @@ export interface UpstreamTls {
   readonly verify: boolean;
 }
 
+/** What a target speaks: HTTP/1.1, or HTTP/2 over TLS (`h2`) or without it (`h2c`, with prior knowledge: RFC 9113 section 3.3). */
+type UpstreamProtocol = 'http1' | 'h2' | 'h2c';
+
 export interface DialOptions {
+  /** Left out for HTTP/1.1. */
+  readonly protocol?: UpstreamProtocol;
   readonly connectTimeoutMs: number;
   /** Null for Node's defaults, with verification. */
   readonly tls: UpstreamTls | null;
@@ -106,14 +111,19 @@ export function dial(
   };
 }
 
-function open(address: UpstreamAddress, { tls, lookup = NAMES.lookup }: DialOptions, intake: Intake | null): Socket {
-  const connectTo = (to: NetConnectOpts) =>
-    intake === null ? SharedBufferSocket.to(to) : connectTcp({ ...to, onread: intake.onread });
+function open(address: UpstreamAddress, options: DialOptions, intake: Intake | null): Socket {
+  const { protocol = 'http1', tls, lookup = NAMES.lookup } = options;
+  const connectTo = (to: NetConnectOpts) => {
+    // node:http2 reads it below JavaScript.
+    if (protocol === 'h2c') return connectTcp(to);
+    return intake === null ? SharedBufferSocket.to(to) : connectTcp({ ...to, onread: intake.onread });
+  };
   if (address.kind === 'unix') return connectTo({ path: address.path });
   const { host, port } = address;
   const to = { host, port, noDelay: true, keepAlive: true, lookup };
   if (address.kind === 'http') return connectTo(to);
-  return encrypted(SharedBufferSocket.to(to), { host, ALPNProtocols: ['http/1.1'], ...tlsOptions(host, tls) });
+  const ALPNProtocols = [protocol === 'h2' ? 'h2' : 'http/1.1'];
+  return encrypted(SharedBufferSocket.to(to), { host, ALPNProtocols, ...tlsOptions(host, tls) });
 }
 
 function encrypted(raw: SharedBufferSocket, options: ConnectionOptions): Socket {

@@ -2,7 +2,7 @@ import type { Buffers } from '../../io/buffers.ts';
 import type { Deadlines } from '../../io/deadlines.ts';
 import { Intake } from '../../io/read-buffers.ts';
 import { addressOf, type DialOptions, dial, type UpstreamAddress } from './dial.ts';
-import { type ConnectionKeeper, UpstreamConnection } from './upstream-connection.ts';
+import { type ConnectionKeeper, type RequestCarrier, UpstreamConnection } from './upstream-connection.ts';
 
 /** Failures in a row until a target is left out. A failed connection attempt counts as this many. */
 const FAILURES = 3;
@@ -127,7 +127,7 @@ export class UpstreamTarget implements ConnectionKeeper {
    * idle last, so that connections that the load does not need grow old and are closed. If no connection has settled, it takes
    * the one that has been idle longest.
    */
-  takeIdle(): UpstreamConnection | null {
+  takeIdle(): RequestCarrier | null {
     const nowMs = this.#deadlines.nowMs();
     while (this.#idle.length > 0) {
       const connection = this.#removeFromIdle(this.#preferred(nowMs));
@@ -157,7 +157,7 @@ export class UpstreamTarget implements ConnectionKeeper {
   }
 
   /** Opens a new connection. @returns a function that gives up */
-  dial(connected: (connection: UpstreamConnection) => void, failed: (error: Error) => void): () => void {
+  dial(connected: (connection: RequestCarrier) => void, failed: (error: Error) => void): () => void {
     const intake = new Intake(this.#buffers);
     return dial(
       this.address,

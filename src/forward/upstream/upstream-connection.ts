@@ -25,8 +25,25 @@ const MEASURED_BYTES = 4 * 1024;
  */
 const LAST_ANSWER_MS = 1_000;
 
-/** One connection to a target, carrying one request at a time. */
-export class UpstreamConnection implements ResponseHandler, Timed, BufferReader {
+/** What carries one request at a time to a target: a connection of HTTP/1.1, or a stream of HTTP/2. */
+export interface RequestCarrier {
+  /** Whether the service may have dropped the last request unseen, so that it may be sent once more if it is idempotent. */
+  readonly mayHaveClosedIdle: boolean;
+  /** Whether some of the request's body had not been handed to the system when the connection broke. */
+  readonly isBodyUnsent: boolean;
+  /** Whether the client is the slow side: it must send more of its body, and all that it has sent has been passed on. */
+  readonly waitsForClient: boolean;
+  /** Whether bytes that the service has sent wait for their turn. */
+  readonly hasWaiting: boolean;
+  carry(request: ForwardRequest, carried: InFlightRequest): void;
+  pause(): void;
+  resume(): void;
+  /** Breaks the request off, if it still carries this one. */
+  dropped(carried: InFlightRequest): void;
+}
+
+/** One connection of HTTP/1.1 to a target. */
+export class UpstreamConnection implements RequestCarrier, ResponseHandler, Timed, BufferReader {
   /** When it has been idle for too long, or the answer after a failed write is late. */
   deadlineAtMs = Number.POSITIVE_INFINITY;
   slot = UNWATCHED;
@@ -130,17 +147,14 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
     this.#socket.destroy();
   }
 
-  /** Whether bytes that the service has sent wait for their turn. */
   get hasWaiting(): boolean {
     return this.#intake?.hasWaiting === true || this.#inTurns?.hasWaiting === true;
   }
 
-  /** Whether some of the request's body had not been handed to the system when the connection broke. */
   get isBodyUnsent(): boolean {
     return this.#bodyUnsent;
   }
 
-  /** Whether the client is the slow side: it must send more of its body, and all that it has sent has been passed on. */
   get waitsForClient(): boolean {
     return this.#body !== null && !this.#body.done && !this.#body.isHeldUp;
   }
@@ -248,7 +262,7 @@ export class UpstreamConnection implements ResponseHandler, Timed, BufferReader 
     if (body.framing === 'whole') {
       return UntakenBody.on(this.#socket, this.#writer.hasTakenAll && !this.#hasWriteFailed);
     }
-    return new BodySender(body, this.#socket, {
+    return new BodySender(body, this.#socket, body.framing, {
       onBodySent: () => this.#carried?.onBodySent(),
       onBodyFault: (error) => this.#carried?.onBodyFault(error),
     });
@@ -370,6 +384,8 @@ export interface InFlightRequest extends ResponseHandler {
   onFree(): void;
   /** The body that the client sends is at fault. */
   onBodyFault(error: Error): void;
+  /** The trailers of the response, names and values in turn. Called before `onEnd`, by HTTP/2 alone. */
+  onTrailers?(fields: readonly string[]): void;
 }
 
 /** Keeps idle connections. Each connection calls these methods. */

@@ -3,9 +3,10 @@ import { Deadlines } from '../../io/deadlines.ts';
 import { FairShares, type Share } from '../../io/fair-shares.ts';
 import { NoUpstreamError } from '../faults.ts';
 import type { DialOptions, UpstreamAddress } from './dial.ts';
+import { Http2Target } from './http2-target.ts';
 import { RetryBudget, type RetryOutcome } from './retry-budget.ts';
 import { UpstreamTarget, type UpstreamTargetEvents, type WeightedTarget } from './target.ts';
-import type { UpstreamConnection } from './upstream-connection.ts';
+import type { RequestCarrier } from './upstream-connection.ts';
 
 interface UpstreamOptions extends DialOptions {
   /** Each `http://host:port`, `https://host:port` or `unix:/path`; at least one with a weight above 0. */
@@ -43,8 +44,8 @@ export interface ConnectionWaiter {
   onTarget(target: string): void;
   /** It has a slot, and a connection is being opened for it. */
   onConnecting(): void;
-  /** It has a connection to itself, until `leave`. */
-  onConnected(connection: UpstreamConnection): void;
+  /** It has a connection, or a stream of one, to itself, until `leave`. */
+  onConnected(connection: RequestCarrier): void;
   /** No connection is available. The waiter must `leave`, or try again with `retry`. */
   onNotConnected(error: Error): void;
 }
@@ -103,7 +104,8 @@ export class Upstream {
       onChange: options.onTarget ?? (() => {}),
       onUnasked: options.onUnasked ?? (() => {}),
     };
-    this.#targets = options.targets.map((one) => new UpstreamTarget(one, options, this.deadlines, buffers, events));
+    const Target = this.isHttp2 ? Http2Target : UpstreamTarget;
+    this.#targets = options.targets.map((one) => new Target(one, options, this.deadlines, buffers, events));
     this.#serving = this.#targets.filter(({ weight }) => weight > 0);
     this.#isWeighted = this.#serving.some(({ weight }) => weight !== this.#serving[0]!.weight);
   }
@@ -111,6 +113,11 @@ export class Upstream {
   /** Requests that have a connection or wait for one. */
   get inFlight(): number {
     return this.#shares.inFlight;
+  }
+
+  get isHttp2(): boolean {
+    const { protocol = 'http1' } = this.options;
+    return protocol !== 'http1';
   }
 
   get targets(): readonly UpstreamTarget[] {

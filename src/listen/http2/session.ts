@@ -5,6 +5,7 @@ import type { ErrorCode } from '../../errors/catalogue.ts';
 import { networkOf } from '../../identify/failed-attempts.ts';
 import { afterReadyWork } from '../../io/after-reading.ts';
 import type { Deadlines } from '../../io/deadlines.ts';
+import { cancelStream } from '../../io/graceful-close.ts';
 import { MAX_TOTAL_BYTES } from '../../io/held-bytes.ts';
 import { keepSessionOf } from '../../io/node-internals.ts';
 import { endInTurn } from '../../io/read-buffers.ts';
@@ -52,7 +53,7 @@ interface Http2Options {
 export type BreakReason = 'resets' | 'overhead' | 'protocol' | 'unread';
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = constants;
-const { NGHTTP2_CANCEL, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+const { NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
 
 /** How long a client may take, after the last frame or an error, to read what was sent and close the connection. */
 const CLOSE_WITHIN_MS = 1_000;
@@ -189,7 +190,7 @@ class Http2Session implements ReadConnection, SessionStreams {
     releaseSlot();
     // A response that has begun breaks off. If it is complete, this does nothing, and its stream is still open.
     if (connection && this.#served.has(connection)) connection.destroy();
-    stream.close(NGHTTP2_CANCEL);
+    cancelStream(stream);
   }
 
   get streams(): number {

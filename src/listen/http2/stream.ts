@@ -1,6 +1,7 @@
-import { constants, type ServerHttp2Stream } from 'node:http2';
+import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import { Duplex } from 'node:stream';
-import type { ReadConfirming } from '../../http1/client.ts';
+import type { ReadConfirming, TrailerStream } from '../../http1/client.ts';
+import { valuesByName } from '../../http1/fields.ts';
 import { type ResponseHandler, type ResponseHead, ResponseReader } from '../../http1/response-reader.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { type StreamRequest, streamFields } from './stream-fields.ts';
@@ -35,6 +36,8 @@ interface StreamConnectionOptions {
 
 const { NGHTTP2_NO_ERROR, NGHTTP2_CANCEL } = constants;
 
+const NO_TRAILERS: readonly string[] = Object.freeze([]);
+
 /**
  * One stream, as the node:http server sees it: a connection that carries exactly one HTTP/1.1 request and its response.
  * So a stream passes the same checks, deadlines and limits as every other request. The bytes of one stream cannot
@@ -43,7 +46,7 @@ const { NGHTTP2_NO_ERROR, NGHTTP2_CANCEL } = constants;
  * The connection ends when the response is complete, and at once when the client resets the stream. If a response
  * breaks off, the stream is reset, so that the client does not take the response for complete.
  */
-export class StreamConnection extends Duplex implements ResponseHandler, ReadConfirming, Timed {
+export class StreamConnection extends Duplex implements ResponseHandler, ReadConfirming, TrailerStream, Timed {
   deadlineAtMs: number;
   slot = UNWATCHED;
   readonly encrypted = true;
@@ -65,6 +68,15 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
   #whole = false;
   /** The gateway has written the whole response. */
   #answered = false;
+  /** The head of a response that has a body, until something of the body is known. */
+  #unsentHead: ResponseHead | null = null;
+  /** The trailers of the response; null if none are awaited. */
+  #trailers: readonly string[] | null = null;
+  /** Whether the response is to end with trailers, which have yet to be sent. */
+  #isTrailing = false;
+  /** Called once they are sent. */
+  #stop: (() => void) | null = null;
+  requestTrailers: readonly string[] = NO_TRAILERS;
   #brokenOff = false;
   #blocked = false;
   #release: (() => void) | null = null;
@@ -117,6 +129,16 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
     return true;
   }
 
+  awaitTrailers(): void {
+    this.#trailers = NO_TRAILERS;
+    // The client may send for as long as the service answers: a stream in both directions is one request.
+    this.deadlineAtMs = Number.POSITIVE_INFINITY;
+  }
+
+  sendTrailers(fields: readonly string[]): void {
+    this.#trailers = streamFields(fields);
+  }
+
   onDeadline(): void {
     this.#options.onLate();
   }
@@ -134,6 +156,9 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
       return;
     }
     this.#options.deadlines.watch(this);
+    stream.once('trailers', (_headers, _flags, raw: string[]) => {
+      this.requestTrailers = raw;
+    });
     stream.on('data', (chunk: Buffer) => this.#onBody(chunk));
     stream.once('end', () => this.#onBodyEnd());
   }
@@ -144,31 +169,51 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
   }
 
   onInformation(status: number, fields: readonly string[]): void {
-    // Without a prototype, because a field may have the name `constructor`.
-    const headers: Record<string, number | string | string[]> = Object.create(null);
+    const headers: OutgoingHttpHeaders = valuesByName(streamFields(fields));
     headers[':status'] = status;
-    const kept = streamFields(fields);
-    for (let i = 0; i < kept.length; i += 2) {
-      const before = headers[kept[i]!] as string[] | undefined;
-      headers[kept[i]!] = [...(before ?? []), kept[i + 1]!];
-    }
     if (!this.#stream.closed) this.#stream.additionalHeaders(headers);
   }
 
-  onHead({ status, fields, framing }: ResponseHead): void {
-    if (this.#stream.closed) return;
+  onHead(head: ResponseHead): void {
     // A 205 has no content (RFC 9110 section 15.3.6), and node:http2 accepts none with it.
-    const isEmpty = framing === 'none' || status === 205;
+    if (head.framing === 'none' || head.status === 205) this.#respond(head, true);
+    else this.#unsentHead = head;
+  }
+
+  /**
+   * Sends the head. It ends the stream if the response is known to have no body: a gRPC client takes a status for one only then, or in
+   * trailers ("Trailers-Only" in PROTOCOL-HTTP2 of gRPC).
+   */
+  #respond({ status, fields }: ResponseHead, endStream: boolean): void {
+    this.#unsentHead = null;
+    const stream = this.#stream;
+    if (stream.closed) return;
     const kept = streamFields(status === 205 ? withoutLength(fields) : fields);
-    this.#stream.respond([':status', String(status), ...kept], { endStream: isEmpty });
+    const waitForTrailers = this.#trailers !== null && !endStream;
+    if (waitForTrailers) this.#sendTrailersLast(stream);
+    stream.respond([':status', String(status), ...kept], { endStream, waitForTrailers });
+  }
+
+  #sendTrailersLast(stream: ServerHttp2Stream): void {
+    this.#isTrailing = true;
+    stream.once('wantTrailers', () => {
+      stream.sendTrailers(valuesByName(this.#trailers!));
+      // Node sends them in a later phase of the event loop.
+      setImmediate(() => {
+        this.#isTrailing = false;
+        this.#stop?.();
+      });
+    });
   }
 
   onData(chunk: Buffer): void {
+    if (this.#unsentHead !== null) this.#respond(this.#unsentHead, false);
     if (!this.#stream.writableEnded && !this.#stream.write(chunk)) this.#blocked = true;
   }
 
   onEnd(): void {
     this.#answered = true;
+    if (this.#unsentHead !== null) this.#respond(this.#unsentHead, !this.#trailers?.length);
     if (!this.#stream.writableEnded) this.#stream.end();
   }
 
@@ -183,6 +228,7 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
       done(error as Error);
       return;
     }
+    if (this.#unsentHead !== null) this.#respond(this.#unsentHead, false);
     if (this.#answered) this.#leave();
     if (!this.#blocked || this.#answered) done();
     else {
@@ -233,7 +279,9 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
       const stop = () => {
         if (!this.#whole && !stream.closed) stream.close(NGHTTP2_NO_ERROR);
       };
-      if (stream.writableFinished) stop();
+      // Fault: a reset overtakes trailers that wait to be sent, and a call of gRPC ends without its status.
+      if (this.#isTrailing) this.#stop = stop;
+      else if (stream.writableFinished) stop();
       else stream.once('finish', stop);
     });
   }

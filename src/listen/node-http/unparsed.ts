@@ -24,7 +24,7 @@ export interface UnparsedOptions extends HeadLimits {
     error: ErrorResponse,
     socket: Socket,
     rawHeaders: readonly string[],
-  ) => { readonly fields: readonly string[]; readonly body: string };
+  ) => { readonly status: number; readonly fields: readonly string[]; readonly body: string };
   /** Counts a response to bytes that node:http could not parse as a request. */
   readonly onUnparsed: (code: ErrorCode) => void;
   /** Somebody at this address has sent plain HTTP where HTTPS is spoken, and was answered so. */
@@ -166,12 +166,12 @@ function answerRaw(
     socket.destroy();
     return;
   }
-  const { fields, body } = options.formed(error, socket, rawHeaders);
-  socket.write(rawResponse(error.status, fields, isHead ? '' : body));
+  const { status, fields, body } = options.formed(error, socket, rawHeaders);
+  socket.write(rawResponse(status, fields, isHead ? '' : body));
   closeGently(socket);
 }
 
-/** @param fields Content-Length among them */
+/** @param fields Content-Length among them, unless the end of the connection ends the response */
 function rawResponse(status: number, fields: readonly string[], body: string): string {
   const own = responseLinesOf([...fields, 'Connection', 'close', 'Date', new Date().toUTCString()]);
   return `HTTP/1.1 ${status} ${REASONS[status] ?? 'Error'}\r\n${own}\r\n${body}`;
