@@ -31,6 +31,8 @@ const SESSION_WINDOW_BYTES = 16 * 1024 * 1024;
 /** Of names and values. Node tells the service of it, and does not enforce it. */
 const MAX_HEAD_BYTES = 16 * 1024;
 const MAX_FIELDS = 256;
+/** More than unread responses on all streams of a connection can take: Node would refuse further requests on it. */
+const SESSION_MEMORY_MB = 64;
 /**
  * PING and SETTINGS frames that a service may send at once, and again in each second. Those of gRPC measure the line with PING,
  * at most once in a round trip.
@@ -194,6 +196,7 @@ function greet(
     createConnection: () => socket,
     settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES, maxHeaderListSize: MAX_HEAD_BYTES },
     maxHeaderListPairs: MAX_FIELDS,
+    maxSessionMemory: SESSION_MEMORY_MB,
   });
   session.setLocalWindowSize(SESSION_WINDOW_BYTES);
   const stop = () => {
