@@ -51,7 +51,7 @@ const MEANT = 3;
  * Finds the id that a person means: the word itself if it has the form of one, or that of the only key or customer with this name. A
  * revoked key counts only if no other key has the name, unless the command is for revoked keys too.
  * @returns the word where nothing has such a name: the command says that it does not exist
- * @throws Failure `not_found` with those that may be meant, if they are several; or if the id is that of the other kind
+ * @throws Failure `not_found` with those that may be meant, if they are several; or if the id or the name is that of the other kind
  */
 export async function meantId(
   at: OperationsAt,
@@ -77,8 +77,18 @@ export async function meantId(
   const all = named.length === 0 ? part : named;
   const some = all.slice(0, MEANT);
   if (some.length === 0) {
-    if (of !== 'ID' || /^(?:key|cus|jwt)_/.test(word)) return word;
-    throw new Failure('not_found', NEITHER);
+    if (/^(?:key|cus|jwt)_/.test(word)) return word;
+    if (of === 'ID') throw new Failure('not_found', NEITHER);
+    const others = (
+      await found(
+        at,
+        word,
+        KINDS_OF.ID.filter((other) => !kinds.includes(other)),
+      )
+    ).exact;
+    if (others.length === 0) return word;
+    const [{ kind: other, id }] = others as [NamedRecord];
+    throw new Failure('not_found', `${escapedText(word)} is the name of a ${other}, ${id}. This takes a ${kinds[0]}.`);
   }
   const names = some.map(({ id, name, owner }) => `${id} (${escapedText(name ?? owner ?? 'no name')})`);
   const why = named.length === 0 ? 'Nothing has exactly this name.' : 'Several have this name: give the id.';

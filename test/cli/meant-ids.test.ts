@@ -114,6 +114,20 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
     },
   );
 
+  test.each(every.filter(({ kind }) => kind !== 'ID'))(
+    '$what says of the name of the other kind whose it is (reliability 378)',
+    async ({ argv, kind }) => {
+      const [name, whose] =
+        kind === 'KEY_ID'
+          ? ['acme ltd', `customer, ${acme}. This takes a key`]
+          : ['WEB', `key, ${web}. This takes a customer`];
+      const { code, stdout, stderr } = await run(env, ...argv(name!));
+      // `keys move` notes first whom the name of its key means.
+      const said = stderr.replace(/^note: web is .*\n/, '');
+      expect({ code, stdout, said }).toEqual({ code: 1, stdout: '', said: `${name} is the name of a ${whose}.\n` });
+    },
+  );
+
   test('of four keys with a name or a part of it three are named, and that there are more', async () => {
     for (const name of ['many', 'many', 'many']) await made('keys', 'create', '--plan', 'pro', '--name', name);
     const three = /Did you mean key_\w+ \(many\) or key_\w+ \(many\) or key_\w+ \(many\)\?/;
