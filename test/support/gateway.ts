@@ -148,6 +148,12 @@ export async function startGateways(size: number, setup: GatewaySetup): Promise<
 }
 
 /** The same in the process of the test, as {@link openGateway} does it. */
+export async function openGateways(size: number, setup: GatewaySetup): Promise<[TestGateway, ...TestGateway[]]> {
+  const first = await openGateway(setup);
+  return [first, ...(await Promise.all(Array.from({ length: size - 1 }, () => openReplica(first))))];
+}
+
+/** One more gateway with the same files and store, in the process of the test. */
 export async function openReplica({ env }: Pick<TestGateway, 'env'>): Promise<TestGateway> {
   const running = new InThisProcess();
   await running.open(env);

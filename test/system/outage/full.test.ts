@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { ask, startWithAdmin } from '../../admin/operator.ts';
+import { ask, openWithAdmin } from '../../admin/operator.ts';
 import { eventually } from '../../support/conditions.ts';
 import { privateRedis, redisCommand } from '../../support/redis.ts';
 
 test('while Redis is full, operators can look and not revoke, and afterwards both (reliability 366)', async () => {
   const { url } = await privateRedis();
-  const gateway = await startWithAdmin({ REDIS_URL: url, KEY_PEPPER: 'a pepper that only the tests use' });
+  const gateway = await openWithAdmin({ REDIS_URL: url, KEY_PEPPER: 'a pepper that only the tests use' });
   const made = (await ask(gateway, 'POST', '/admin/keys', { plan: 'endless', name: 'leaked' })).body;
   const customer = (await ask(gateway, 'POST', '/admin/customers', { plan: 'free' })).body;
   await redisCommand(url, 'CONFIG', 'SET', 'maxmemory', '100kb');
@@ -38,7 +38,7 @@ test('while Redis is full, operators can look and not revoke, and afterwards bot
 
 test('a store that is slow for a moment keeps requests waiting no longer, and operators see their records', async () => {
   const { url } = await privateRedis();
-  const gateway = await startWithAdmin(
+  const gateway = await openWithAdmin(
     { REDIS_URL: url, KEY_PEPPER: 'a pepper that only the tests use' },
     { more: 'redis: { timeout: 100ms }' },
   );

@@ -12,7 +12,7 @@ async function historyOf({ command }: TestGateway, id: string): Promise<number> 
 }
 
 test('the history is the sum of what was admitted, over a kill -9 of Redis, an outage and a kill -9 of a gateway', async () => {
-  const stand = await startStand({ configArgs: ['--appendonly', 'yes', '--appendfsync', 'always'] });
+  const stand = await startStand({ asProcesses: true, configArgs: ['--appendonly', 'yes', '--appendfsync', 'always'] });
   const [first, second] = stand.gateways as readonly [TestGateway, TestGateway];
   const { id, key } = await first.createKey('plain', '--limit', 'minute=100000');
   const idle = await first.createKey('plain');

@@ -1,6 +1,6 @@
 import { expect } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
-import { startGateways, type TestGateway } from '../../support/gateway.ts';
+import { openGateways, startGateways, type TestGateway } from '../../support/gateway.ts';
 import { isLasting } from '../../support/lasting-entries.ts';
 import type { PrivateRedisOptions } from '../../support/private-redis.ts';
 import { type PrivateRedis, privateRedis, redisCommand } from '../../support/redis.ts';
@@ -48,6 +48,8 @@ export interface Stand {
 export interface StandOptions extends PrivateRedisOptions {
   /** Gateways, 2 by default. */
   readonly size?: number;
+  /** Each gateway is a process of its own, which a test may kill. */
+  readonly asProcesses?: boolean;
   readonly onFailure?: 'local' | 'closed' | 'open';
   readonly timeoutMs?: number;
   /** YAML, as in gateway.yaml. */
@@ -55,12 +57,13 @@ export interface StandOptions extends PrivateRedisOptions {
 }
 
 export async function startStand(options: StandOptions = {}): Promise<Stand> {
-  const { size = 2, onFailure = 'local', timeoutMs = TIMEOUT_MS, staleKeys = '1h', ...redisOptions } = options;
+  const { size = 2, asProcesses = false, onFailure = 'local', timeoutMs = TIMEOUT_MS, ...others } = options;
+  const { staleKeys = '1h', ...redisOptions } = others;
   const redis = await privateRedis(redisOptions);
   const link = await startLink(redis.url);
   const upstream = await startUpstream();
   const password = new URL(redis.url).password;
-  const gateways = await startGateways(size, {
+  const gateways = await (asProcesses ? startGateways : openGateways)(size, {
     upstream: upstream.origin,
     plans: PLANS,
     more: `redis: { timeout: ${timeoutMs}ms, onFailure: ${onFailure}, staleKeys: ${staleKeys} }`,
