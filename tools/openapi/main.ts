@@ -4,7 +4,7 @@ import { delimiter, join } from 'node:path';
 import { openApi } from '../../src/admin/openapi.ts';
 import { ROOT } from '../docs/root.ts';
 
-// `npm run openapi:check`: a linter reads the OpenAPI description of the admin API, and four generators make clients of it, which
+// `npm run openapi:check`: a linter reads the OpenAPI description of the admin API, and three generators make clients of it, which
 // are compiled. The tools have a package of their own, because they are larger than the gateway. The last line counts the checks.
 
 const HERE = import.meta.dirname;
@@ -35,11 +35,6 @@ const CHECKS: readonly (readonly [string, ...(readonly string[])[]])[] = [
   ['openapi-typescript', ['openapi-typescript', DESCRIPTION, '-o', 'types.ts'], [TSC, ...COMPILE, 'types.ts']],
   ['oazapfts', ['oazapfts', DESCRIPTION, 'oazapfts.ts'], [TSC, ...COMPILE, 'oazapfts.ts']],
   ['Hey API', ['openapi-ts', '-i', DESCRIPTION, '-o', 'hey-api'], [TSC, ...COMPILE, 'hey-api/index.ts']],
-  [
-    'orval',
-    ['orval', '--input', DESCRIPTION, '--output', 'orval.ts', '--client', 'fetch'],
-    [TSC, ...COMPILE, 'orval.ts'],
-  ],
 ];
 
 const PATH = [join(HERE, 'node_modules', '.bin'), process.env.PATH].join(delimiter);
