@@ -58,7 +58,7 @@ function balance(gateways: readonly Address[], key: string) {
   return { state, ready, stop };
 }
 
-test('two gateways of two workers are restarted one after the other under load, and a client that repeats nothing loses nothing', async () => {
+test('two gateways of two workers are restarted one after the other under load, and a client that repeats nothing loses nothing (reliability 121)', async () => {
   const upstream = await startUpstream(async (_request, response) => {
     await delay(5);
     response.end('{}');
