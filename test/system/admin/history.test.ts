@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
+import { ask, openWithAdmin, STORES } from '../../admin/operator.ts';
 import { eventually } from '../../support/conditions.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 
@@ -34,7 +34,7 @@ function sumOf(buckets: readonly Bucket[]) {
 describe.each(Object.keys(STORES))('on %s', (store) => {
   let gateway: TestGateway;
   beforeEach(async () => {
-    gateway = await startWithAdmin(await STORES[store]!(), { plans: PLANS, routes: ROUTES });
+    gateway = await openWithAdmin(await STORES[store]!(), { plans: PLANS, routes: ROUTES });
   });
 
   const made = async (plan: string, more: object = {}) =>

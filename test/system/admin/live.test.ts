@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { followEvents } from '../../admin/event-reader.ts';
-import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
+import { ask, openWithAdmin, STORES, startWithAdmin } from '../../admin/operator.ts';
 import { eventually } from '../../support/conditions.ts';
-import { PLANS, startReplica, type TestGateway } from '../../support/gateway.ts';
+import { openReplica, PLANS, type TestGateway } from '../../support/gateway.ts';
 import { privateRedis } from '../../support/redis.ts';
 
 /** The sum of one column over all buckets. */
@@ -23,8 +23,8 @@ describe('two gateways on one Redis', () => {
   let one: TestGateway;
   let other: TestGateway;
   beforeAll(async () => {
-    one = await startWithAdmin(await STORES.Redis!());
-    other = await startReplica(one);
+    one = await openWithAdmin(await STORES.Redis!());
+    other = await openReplica(one);
   });
 
   test('each lists the other, with its state and itself first', async () => {
@@ -181,11 +181,11 @@ describe('what two gateways on one Redis know together', () => {
   let other: TestGateway;
   let keys: Record<'steady' | 'greedy' | 'own', { readonly id: string; readonly key: string }>;
   beforeAll(async () => {
-    one = await startWithAdmin({
+    one = await openWithAdmin({
       REDIS_URL: (await privateRedis()).url,
       KEY_PEPPER: 'a pepper that only the tests use',
     });
-    other = await startReplica(one);
+    other = await openReplica(one);
     const made = async (asked: object) => (await ask(one, 'POST', '/admin/keys', asked)).body;
     keys = {
       steady: await made({ plan: 'free' }),
@@ -255,7 +255,7 @@ describe('what two gateways on one Redis know together', () => {
 
 test('a stream survives a Redis that is killed: it goes on with what this gateway knows, and with all of it afterwards', async () => {
   const server = await privateRedis();
-  const gateway = await startWithAdmin({ REDIS_URL: server.url, KEY_PEPPER: 'a pepper that only the tests use' });
+  const gateway = await openWithAdmin({ REDIS_URL: server.url, KEY_PEPPER: 'a pepper that only the tests use' });
   const [stream, tail] = [
     await followEvents(gateway, '/admin/events/now'),
     await followEvents(gateway, '/admin/events/requests?verdict=unauthenticated'),
@@ -343,7 +343,7 @@ test('a gateway with 2 workers tells what all of them see, also while Redis is a
 describe('a gateway on the embedded store', () => {
   let gateway: TestGateway;
   beforeAll(async () => {
-    gateway = await startWithAdmin(await STORES['the embedded store']!());
+    gateway = await openWithAdmin(await STORES['the embedded store']!());
   });
 
   test('is the only one, and complete', async () => {

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { ask, startWithAdmin } from '../../admin/operator.ts';
+import { ask, openWithAdmin } from '../../admin/operator.ts';
 import { eventually } from '../../support/conditions.ts';
 import { emptyStore } from '../../support/empty-store.ts';
 import { PLANS, type TestGateway } from '../../support/gateway.ts';
@@ -29,7 +29,7 @@ const many = (count: number, entry: string) =>
 describe('drafts of plans.yaml', () => {
   let gateway: TestGateway;
   beforeAll(async () => {
-    gateway = await startWithAdmin(await emptyStore());
+    gateway = await openWithAdmin(await emptyStore());
   });
   const check = (text: string) => ask(gateway, 'POST', '/admin/plans/check', { text });
   const diff = (text: string) => ask(gateway, 'POST', '/admin/plans/diff', { text });

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
+import { ask, openWithAdmin, STORES } from '../../admin/operator.ts';
 import { temporaryFolder } from '../../support/processes.ts';
 
 const VIEWER = 'the-token-of-a-viewer-1';
@@ -14,7 +14,7 @@ test.each(Object.keys(STORES))(
     const file = join(await temporaryFolder(), 'tokens.yaml');
     await writeFile(file, `- { name: vera, role: viewer, token: ${VIEWER} }`, { mode: 0o600 });
     const env = { ...(await STORES[store]!()), ADMIN_TOKENS_FILE: file };
-    const gateway = await startWithAdmin(env, { more: `audit: { keep: ${KEEP} }` });
+    const gateway = await openWithAdmin(env, { more: `audit: { keep: ${KEEP} }` });
     const { id } = (await ask(gateway, 'POST', '/admin/keys', { plan: 'free' })).body;
     await ask(gateway, 'PATCH', `/admin/keys/${id}`, { name: 'n' });
     const made = (await ask(gateway, 'GET', '/admin/audit')).body.changes;

@@ -2,7 +2,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { followEvents } from '../../admin/event-reader.ts';
-import { ask, STORES, startWithAdmin } from '../../admin/operator.ts';
+import { ask, openWithAdmin, STORES, startWithAdmin } from '../../admin/operator.ts';
 import { DAMAGES } from '../../contracts/unreadable-records.ts';
 import { eventually } from '../../support/conditions.ts';
 import {
@@ -397,11 +397,11 @@ test.each(Object.entries(STORES))(
   'a gateway on %s that decides alone about a consumer, because its counters cannot be read, names it in the log (reliability 365) (reliability 401)',
   async (_, emptyStore) => {
     const store = await emptyStore();
-    const before = await startWithAdmin(store, { plans: PLANS });
+    const before = await openWithAdmin(store, { plans: PLANS });
     const { id, key } = (await ask(before, 'POST', '/admin/keys', { plan: 'free' })).body;
     await before.process.stop();
     await damageCounts(store, id);
-    const gateway = await startWithAdmin(store, { plans: PLANS });
+    const gateway = await openWithAdmin(store, { plans: PLANS });
     expect((await gateway.get('/v1/pets', key)).status).toBe(200);
     const [line] = await gateway.process.until(/^.*"the store has no decision about a consumer.*$/m);
     expect(JSON.parse(line)).toMatchObject({ level: 50, consumerId: id });

@@ -4,7 +4,7 @@ import { createServer, type Socket } from 'node:net';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../../../support/conditions.ts';
 import { freePort } from '../../../support/free-port.ts';
-import { startGateway, type TestGateway } from '../../../support/gateway.ts';
+import { openGateway, startGateway, type TestGateway } from '../../../support/gateway.ts';
 import { LATE_MS, paced } from '../../../support/room.ts';
 import { stopwatch } from '../../../support/stopwatch.ts';
 import { type RawUpstream, startRawUpstream } from '../../../support/upstream.ts';
@@ -182,7 +182,7 @@ describe('the bytes between', () => {
     }).listen(0, '127.0.0.1');
     await once(server, 'listening');
     const { port } = server.address() as { port: number };
-    const one = await startGateway({ upstream: `http://127.0.0.1:${port}`, routes: WEBSOCKET_ROUTES });
+    const one = await openGateway({ upstream: `http://127.0.0.1:${port}`, routes: WEBSOCKET_ROUTES });
     const { key: oneKey } = await one.createKey('free');
     const client = await rawClient(one, `${asking(oneKey)}${early}`);
     client.socket.write('more');
@@ -329,7 +329,7 @@ describe('an upstream that is not there', () => {
       expect((await client.answer()).status).toBe(status);
     }
     await expectNothingLeft();
-    const gone = await startGateway({ upstream: `http://127.0.0.1:${await freePort()}`, routes: WEBSOCKET_ROUTES });
+    const gone = await openGateway({ upstream: `http://127.0.0.1:${await freePort()}`, routes: WEBSOCKET_ROUTES });
     const { key: goneKey } = await gone.createKey('free');
     expect((await (await rawClient(gone, asking(goneKey))).answer()).status).toBe(502);
   });
@@ -406,7 +406,7 @@ describe('a tunnel ends on both sides', () => {
   test('the deadlines of HTTP do not touch it', async () => {
     const echo = await startWebSocketUpstream();
     const ms = (quiet: number) => `${paced(quiet)}ms`;
-    const one = await startGateway({
+    const one = await openGateway({
       upstream: echo.origin,
       routes: WEBSOCKET_ROUTES,
       listen: { headersTimeout: ms(200), requestTimeout: ms(300), idleTimeout: ms(200), writeTimeout: ms(200) },
@@ -428,7 +428,7 @@ describe('once one side has closed its half', () => {
 
   beforeAll(async () => {
     const more = `websockets: { maxPerKey: 1, idleTimeout: 1m, finTimeout: ${finMs}ms }`;
-    halves = await startGateway({ upstream: raw.origin, routes: WEBSOCKET_ROUTES, more });
+    halves = await openGateway({ upstream: raw.origin, routes: WEBSOCKET_ROUTES, more });
     ({ key: halvesKey } = await halves.createKey('endless'));
   });
 
