@@ -1,9 +1,6 @@
-import { beforeAll, describe, expect, test } from 'vitest';
-import type { StoreChange } from '../../../src/identify/record-store.ts';
+import { beforeAll, expect, test } from 'vitest';
 import { connectRedis, type ServerClient, untilReady } from '../../../src/stores/redis/connection.ts';
 import { RedisLedger } from '../../../src/stores/redis/ledger.ts';
-import { keyStoreContract } from '../../contracts/key-store.ts';
-import { ledgerContract } from '../../contracts/ledger.ts';
 import { someKey } from '../../identify/some-key.ts';
 import { gatewayOn } from '../../stores/redis-connections.ts';
 import { allowance } from '../../support/allowance.ts';
@@ -22,25 +19,6 @@ async function emptied(): Promise<string> {
   await redisCommand((await sentinels.primary()).url, 'FLUSHALL');
   return sentinels.url;
 }
-
-describe('the ledger behind Sentinels', () => {
-  ledgerContract(async () => {
-    const url = await emptied();
-    const told: StoreChange[] = [];
-    const publish = async (change: StoreChange) => void told.push(change);
-    const [gateway, command] = await Promise.all([gatewayOn(url), gatewayOn(url)]);
-    const view = new RedisLedger({ ...command, publish: async () => {} });
-    return { ledger: new RedisLedger({ ...gateway, publish }), view, told };
-  });
-});
-
-describe('keys behind Sentinels', () => {
-  keyStoreContract(async () => {
-    const url = await emptied();
-    const [here, there] = await Promise.all([gatewayOn(url), gatewayOn(url)]);
-    return { here: here.keys, there: there.keys };
-  });
-});
 
 test('a primary name that the Sentinels do not know is said', async () => {
   const redis = connectRedis({ url: sentinels.url.replace('/main', '/mian'), connectTimeoutMs: 500 });
