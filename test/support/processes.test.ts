@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { eventually } from './conditions.ts';
-import { cleanEnvironment, runTollgate, startProcess, temporaryFolder } from './processes.ts';
+import { cleanEnvironment, startProcess, temporaryFolder } from './processes.ts';
 
 const node = (script: string, env = {}) => startProcess(process.execPath, ['-e', script], { env });
 const runs = (pid: number) => {
@@ -15,37 +15,6 @@ const runs = (pid: number) => {
 };
 
 describe('a process of ours', () => {
-  test('is the real command, run by the Node.js of the tests', async () => {
-    const { code, stdout, stderr } = await runTollgate(['--version']);
-    expect({ code, stdout, stderr }).toEqual({
-      code: 0,
-      stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/),
-      stderr: '',
-    });
-  });
-
-  test('gives exit code and both outputs of a command that refuses', async () => {
-    const { code, stdout, stderr } = await runTollgate(['no-such-command']);
-    expect([code, stdout]).toEqual([2, '']);
-    expect(stderr).toContain('no-such-command');
-  });
-
-  test('is waited for by what it prints, also when that was printed before', async () => {
-    const running = node('console.log("port 4711"); console.error("ready"); setInterval(() => {}, 1000)');
-    const [, port] = await running.until(/port (\d+)/g);
-    expect(port).toBe('4711');
-    expect(await running.until((output) => output.includes('ready') && 'yes')).toBe('yes');
-    expect([running.stdout, running.stderr]).toEqual(['port 4711\n', 'ready\n']);
-    expect(await running.stop()).toEqual({ code: null, signal: 'SIGTERM' });
-  });
-
-  test('that ends or is silent fails the wait with what it printed', async () => {
-    await expect(node('console.log("why")').until(/never/)).rejects.toThrow(/ended before[\s\S]*why/);
-    const silent = node('console.log("only this"); setInterval(() => {}, 1000)');
-    await silent.until(/only/);
-    await expect(silent.until(/never/, { withinMs: 50 })).rejects.toThrow(/within \d+ ms[\s\S]*only this/);
-  });
-
   test('gets nothing of the environment of the person who runs the tests', async () => {
     process.env.REDIS_URL = 'redis://somebody-elses';
     process.env.PORT = '8080';
