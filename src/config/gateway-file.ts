@@ -17,7 +17,7 @@ import type { Path } from './fault.ts';
 import { type GatewayFile, gatewaySchema, listenEntry, routeEntry, upstreamEntry } from './gateway-schema.ts';
 import { checkKeyFormats, checkKeySources } from './identification.ts';
 import { routesOf } from './routes.ts';
-import { faultOfTarget, instant, targetOf, timeout } from './setting-values.ts';
+import { bodySeconds, faultOfTarget, instant, targetOf, timeout } from './setting-values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type ParseResult, parseYaml } from './yaml.ts';
 
 type RouteEntry = GatewayFile['routes'][number];
@@ -39,7 +39,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
       const around = { listen, upstreams, keys, headers };
       checkRoute(route, around, noteAt(fault, 'routes', index), noteAt(warn, 'routes', index));
     }
-    checkSurroundingRoutes(routes, upstreams, warn);
+    checkSurroundingRoutes(routes, upstreams, listen, warn);
     checkUpstreams(routes, upstreams, fault, warn);
     checkListen(listen, noteAt(fault, 'listen'), noteAt(warn, 'listen'));
     checkTls(field(field(raw, 'admin'), 'tls'), noteAt(fault, 'admin', 'tls'));
@@ -103,7 +103,8 @@ function checkRoute(route: unknown, around: Surroundings, fault: Note, warn: Not
   checkPassed(route, upstreams, fault);
   checkReply(route, fault);
   checkFieldRules(route, fault);
-  checkBodySize(route, listen, fault);
+  checkBodyTime(route, listen, warn);
+  checkIdleTimeout(route, warn);
   checkRetries(route, upstreams, fault, warn);
   checkReserves(route, around, fault);
 }
@@ -229,14 +230,25 @@ function checkReply(entry: unknown, fault: Note): void {
   }
 }
 
-/** The listener refuses a body before it knows the route, so a route can only allow less. */
-function checkBodySize(route: unknown, listen: unknown, fault: Note): void {
-  const size = routeEntry.shape.maxBodyBytes.safeParse(field(route, 'maxBodyBytes'));
-  if (!size.success || size.data === null) return;
-  const most = listenEntry.shape.maxBodyBytes.safeParse(field(listen, 'maxBodyBytes'));
-  if (!most.success || size.data <= most.data) return;
-  const message = `is more than listen.maxBodyBytes allows (${most.data} bytes); raise that, and give the other routes less.`;
-  fault(['maxBodyBytes'], message);
+/** @param own what a route, or the listener, says of bodies; @param listen what the listener does where a route says nothing */
+function checkBodyTime(own: unknown, listen: unknown, warn: Note): void {
+  const [size, time] = ['maxBodyBytes', 'requestTimeout'] as const;
+  const part = [size, time].find((name) => field(own, name) !== undefined);
+  const bytes = listenEntry.shape[size].safeParse(field(own, size) ?? field(listen, size));
+  const ms = listenEntry.shape[time].safeParse(field(own, time) ?? field(listen, time));
+  if (part === undefined || !bytes.success || !ms.success) return;
+  const needed = bodySeconds(bytes.data);
+  if (needed * 1_000 <= ms.data) return;
+  warn(
+    [part],
+    `lets a body have ${bytes.data} bytes in ${ms.data / 1_000} s, which takes a client on a line of 10 Mbit/s ${needed} s: it gets 408 first. Raise requestTimeout, or lower maxBodyBytes.`,
+  );
+}
+
+function checkIdleTimeout(route: unknown, warn: Note): void {
+  if (field(route, 'idleTimeout') === undefined || field(route, 'websocket') === true) return;
+  if (asArray(field(route, 'upgrades')).length > 0) return;
+  warn(['idleTimeout'], 'has no effect without `websocket` or `upgrades`; leave it out.', 'key');
 }
 
 /** Retries need a service, a method that may be sent twice, and time for more than one attempt. */
@@ -313,7 +325,7 @@ function checkUsage(index: number, path: string, fault: Note, warn: Note): void 
  * surround another although their own paths have nothing in common. A method of the surrounding route is compared with
  * the route that has it, and with each route of the path if none has it: that path refuses the method.
  */
-function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, warn: Note): void {
+function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, listen: unknown, warn: Note): void {
   const sound = raw.flatMap((entry, index) => {
     const route = routeEntry.safeParse(entry);
     return route.success ? [{ index, route: route.data, methods: withHead(route.data.methods) }] : [];
@@ -322,6 +334,7 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, war
   const routes = routesOf({
     routes: sound.map(({ route }) => ({ ...route, rewrite: null, redirect: null })),
     upstreams: gatewaySchema.shape.upstreams.safeParse(upstreams).data ?? {},
+    listen: { maxBodyBytes: listenEntry.shape.maxBodyBytes.safeParse(field(listen, 'maxBodyBytes')).data ?? 0 },
   });
   const served = new Map<string, Set<string>>();
   for (const { route, methods } of sound) {
@@ -533,6 +546,7 @@ function checkListen(listen: unknown, fault: Note, warn: Note): void {
     const part = field(listen, 'headersTimeout') === undefined ? 'requestTimeout' : 'headersTimeout';
     warn([part], 'leaves headersTimeout longer than requestTimeout, so that it never comes into effect.');
   }
+  checkBodyTime(listen, listen, warn);
   for (const [i, network] of proxies.entries()) {
     if (typeof network !== 'string' || !network.endsWith('/0')) continue;
     warn(['trustedProxies', i], 'believes the X-Forwarded-For of everybody, who can then choose their address.');

@@ -446,7 +446,9 @@ export const listenEntry = z.strictObject({
     .describe('How long a client may take to send the request head; then it gets 408.'),
   requestTimeout: timeout()
     .prefault('30s')
-    .describe('How long a client may take to send the whole request, body included; then it gets 408.'),
+    .describe(
+      'How long a client may take to send the whole request, body included, on routes without a `requestTimeout` of their own; then it gets 408.',
+    ),
   idleTimeout: timeout()
     .prefault('65s')
     .describe(
@@ -459,7 +461,11 @@ export const listenEntry = z.strictObject({
     .prefault('16KiB')
     .describe('Largest request head, without the request line. A larger one gets 431.'),
   maxUrlBytes: size('64B', '1MiB').prefault('8KiB').describe('Longest request target. A longer one gets 414.'),
-  maxBodyBytes: size('0B', '1024GiB').prefault('1MiB').describe('Largest request body. A larger one gets 413.'),
+  maxBodyBytes: size('0B', '1024GiB')
+    .prefault('1MiB')
+    .describe(
+      'Largest request body of routes without a `maxBodyBytes` of their own, which take a change at once, and of requests without a route. A larger one gets 413.',
+    ),
   maxConnections: wholeNumber(1, 1_000_000)
     .prefault(10_000)
     .describe(
@@ -882,7 +888,13 @@ export const routeEntry = z.strictObject({
     'Tries GET, HEAD, OPTIONS, PUT and DELETE again when an attempt has failed and the client has received nothing yet. Each attempt goes to another target if one is usable. `responseTimeout` is for all attempts together, and the client gets the response of the last one. Retries are not counted against the quota, and in any ten seconds there are at most a fifth as many as requests that may be retried, or twenty if that is more, for each upstream in each worker; one key causes at most half of them. A request with a body is retried only if the gateway has the whole body when it forwards the request. WebSocket upgrades are never retried.',
   ),
   maxBodyBytes: orNull(size('0B', '1024GiB')).describe(
-    'Largest request body on this route, at most `listen.maxBodyBytes`. A larger one gets 413. A declared length is refused before the request is counted.',
+    'Largest request body on this route, in place of `listen.maxBodyBytes`. A larger one gets 413. A declared length is refused before the request is counted.',
+  ),
+  requestTimeout: orNull(timeout()).describe(
+    'How long a client may take to send a whole request of this route, body included, in place of `listen.requestTimeout`; then it gets 408.',
+  ),
+  idleTimeout: orNull(timeout()).describe(
+    'How long a WebSocket of this route, or a connection of another protocol, may go without a byte, in place of `websockets.idleTimeout`.',
   ),
   validate: z
     .union([z.literal(false), values.fileAsWritten()], 'must be the path of an OpenAPI description, or `false`')

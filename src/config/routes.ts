@@ -14,11 +14,18 @@ type RouteEntry = GatewayFile['routes'][number];
 type UpstreamEntry = GatewayFile['upstreams'][string];
 
 /** The routes of gateway.yaml, each joined with what its upstream says of all its routes. The file must have no fault. */
-export function routesOf({ routes, upstreams }: Pick<GatewayFile, 'routes' | 'upstreams'>): readonly Route[] {
+export function routesOf({
+  routes,
+  upstreams,
+  listen,
+}: Pick<GatewayFile, 'routes' | 'upstreams'> & {
+  readonly listen: Pick<GatewayFile['listen'], 'maxBodyBytes'>;
+}): readonly Route[] {
   const deprecated = storeNamesOf(routes.filter((entry) => entry.deprecated !== null));
   const keyless = storeNamesOf(routes.filter((entry) => entry.auth === 'none'));
   const all = routes.map((entry) => ({
     ...routeOf(entry, upstreams[entry.upstream]),
+    maxBodyBytes: entry.maxBodyBytes ?? listen.maxBodyBytes,
     deprecated: entry.deprecated && { ...entry.deprecated, countedAs: deprecated.get(entry)! },
     perAddress: entry.auth === 'none' ? perAddressOf(entry, keyless.get(entry)!) : null,
   }));
@@ -76,7 +83,7 @@ function upgradesOf({ websocket, upgrades }: RouteEntry): string[] {
  */
 function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<Route, 'deprecated' | 'perAddress'> {
   const { body, websocket, auth, limits, redirect, respond, headers, validate, deprecated, ...others } = entry;
-  const { encodedSlashes, dotSegments, emptySegments, options, ...same } = others;
+  const { encodedSlashes, dotSegments, emptySegments, options, requestTimeout, idleTimeout, ...same } = others;
   const { path, cost, rewrite, timeouts, compression } = same;
   const reply = replyOf(entry);
   return {
@@ -104,6 +111,8 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
             responseTimeoutMs: timeouts.response ?? upstream.responseTimeoutMs,
             bodyTimeoutMs: timeouts.body ?? upstream.bodyTimeoutMs,
           },
+    requestTimeoutMs: requestTimeout,
+    idleTimeoutMs: idleTimeout,
     retries: reply === null ? same.retries : null,
     description: (reply === null && (validate ?? upstream?.validate)) || null,
     compression: (compression === undefined ? upstream?.compression : compression) ?? null,

@@ -22,15 +22,19 @@ export function recordingOf(
 }
 
 /** Checks the form of a request beyond its framing, once its route is known. @returns null if it is valid */
-export function formFault(head: Head, match: Match | null, via: string): ErrorResponse | null {
+export function formFault(
+  head: Head,
+  match: Match | null,
+  { via, maxBodyBytes }: Pick<GatewayDeps, 'via' | 'maxBodyBytes'>,
+): ErrorResponse | null {
   if (isLoop(head, via)) return plainError('loop_detected');
   const { upgrade } = head;
   if (upgrade.kind === 'fault' && match?.route.upgrades.includes(WEBSOCKET) === true) {
     return errorResponse('invalid_request', upgrade.message, { fields: upgrade.fields });
   }
   if (head.body === 'none') return null;
-  const maxBytes = match?.route.maxBodyBytes ?? null;
-  if (maxBytes !== null && head.contentLength > maxBytes) {
+  const maxBytes = match?.route.maxBodyBytes ?? maxBodyBytes;
+  if (head.contentLength > maxBytes) {
     return errorResponse('payload_too_large', `The body is larger than ${maxBytes} bytes.`);
   }
   if (!BODYLESS.has(head.method) || match?.route.allowsBody === true) return null;

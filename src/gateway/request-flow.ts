@@ -126,7 +126,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
 
   /** @returns false if the request has been answered, because it is malformed or a preflight */
   #route(head: Head): boolean {
-    const { router, via, cors } = this.#deps;
+    const { router, cors } = this.#deps;
     if (head.oddity !== null && !router.passes(head.path, head.method, head.host)) {
       this.#refuseForm(errorResponse('invalid_request', head.oddity));
       return false;
@@ -137,7 +137,9 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     this.#match = match;
     this.#isAmbiguous = isAmbiguous;
     this.#record.routed(head, match);
-    const fault = isAmbiguous && !found.asksForKey ? REFUSALS.ambiguous.error : formFault(head, match, via);
+    const fault = isAmbiguous && !found.asksForKey ? REFUSALS.ambiguous.error : formFault(head, match, this.#deps);
+    const withinMs = match?.route.requestTimeoutMs ?? null;
+    if (withinMs !== null) (this.#request.timed ?? this.#request.socket).requestWithin?.(withinMs);
     if (fault !== null) this.#refuseForm(fault);
     else if (cors !== null && isPreflight(head)) this.#inTurnOfAddress(() => this.#answerPreflight(cors));
     else return true;

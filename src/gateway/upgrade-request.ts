@@ -85,7 +85,7 @@ function startUpgrade(
       ...answerHooks(deps, admitted),
       writeTimeoutMs: deps.writeTimeoutMs,
       timeouts: match.route.timeouts,
-      idleTimeoutMs: deps.webSocketIdleMs,
+      idleTimeoutMs: match.route.idleTimeoutMs ?? deps.webSocketIdleMs,
       finTimeoutMs: deps.webSocketFinMs,
       worked: (fromMs, toMs) => time.worked(fromMs, toMs),
       closed: (tunnel) => {

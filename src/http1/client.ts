@@ -51,6 +51,12 @@ export function isTrailerStream(socket: Socket & Partial<TrailerStream>): socket
   return socket.awaitTrailers !== undefined;
 }
 
+/** What ends a request that has not arrived in time. */
+export interface RequestTimed {
+  /** The whole request has to arrive within this time of its beginning. */
+  requestWithin(ms: number): void;
+}
+
 /**
  * A received request: the part of node:http's interface that the gateway uses, so that another reader can implement it.
  */
@@ -61,7 +67,9 @@ export interface ClientRequest {
   /** Names and values alternating, as they were received. */
   readonly rawHeaders: readonly string[];
   readonly headers: NodeJS.Dict<string | string[]>;
-  readonly socket: Socket & Partial<ReadConfirming & TrailerStream>;
+  readonly socket: Socket & Partial<ReadConfirming & TrailerStream & RequestTimed>;
+  /** Set by a reader whose socket does not time requests itself. */
+  readonly timed?: RequestTimed;
   /** Whether the whole request has been read. */
   readonly complete: boolean;
   /**

@@ -6,7 +6,6 @@ export interface HeadLimits {
   readonly maxUrlBytes: number;
   /** Without the request line. */
   readonly maxHeaderBytes: number;
-  readonly maxBodyBytes: number;
 }
 
 /** The result of checking header fields, without the request line. */
@@ -140,7 +139,6 @@ export interface HeadFault {
     | 'invalid_request'
     | 'uri_too_long'
     | 'headers_too_large'
-    | 'payload_too_large'
     | 'expectation_failed'
     | 'not_implemented'
     | 'http_version_not_supported';

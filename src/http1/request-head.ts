@@ -60,9 +60,6 @@ export function readHead({ method, url, httpVersion, fields }: ReceivedHead, lim
   const { body, contentLength } = validated.framing;
   const target = readRequestTarget(url, method, host);
   if (target.kind === 'fault') return fault('invalid_request', target.message);
-  if (contentLength > limits.maxBodyBytes) {
-    return fault('payload_too_large', `The body is larger than ${limits.maxBodyBytes} bytes.`);
-  }
   // RFC 9110 section 10.1.1: an expectation in HTTP/1.0 is ignored.
   const expectation = httpVersion === '1.1' ? expect : null;
   if (expectation !== null && expectation.toLowerCase() !== '100-continue') {

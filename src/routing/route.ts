@@ -60,7 +60,11 @@ export interface Route {
     readonly onStatus: readonly number[];
     readonly attemptTimeoutMs: number | null;
   } | null;
-  /** The largest request body, at most that of the listener; null for that of the listener. */
+  /** How long the client may take to send a whole request; null for the time of the listener. */
+  readonly requestTimeoutMs: number | null;
+  /** How long its WebSockets may go without a byte; null for the time of `websockets`. */
+  readonly idleTimeoutMs: number | null;
+  /** The largest request body; null for that of the listener. */
   readonly maxBodyBytes: number | null;
   /** The OpenAPI description that requests are checked against, by its file; null if they are not checked. */
   readonly description: string | null;
@@ -92,6 +96,8 @@ export type Unbounding =
   | 'returns'
   | 'authorization'
   | 'timeouts'
+  | 'requestTimeoutMs'
+  | 'idleTimeoutMs'
   | 'retries'
   | 'compression';
 
@@ -117,6 +123,8 @@ export const USAGE: Route = Object.freeze({
   responseHeaders: null,
   timeouts: null,
   retries: null,
+  requestTimeoutMs: null,
+  idleTimeoutMs: null,
   maxBodyBytes: null,
   description: null,
   policies: null,

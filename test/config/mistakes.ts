@@ -54,7 +54,6 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'bans-of-plan-longest-below-first': plans('accepts', '4:20: plans.free.bans.first'),
   'bans-of-plan-unknown-key': plans('refuses', '4:13: plans.free.bans.afer'),
   'bans-on': plans('refuses', '2:7: bans'),
-  'body-above-listener': gateway('accepts', '5:65: routes[1].maxBodyBytes'),
   'braces-in-braces': gateway('unreadable', '2:27: (file)'),
   compression: gateway(
     'refuses',

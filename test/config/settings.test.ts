@@ -283,6 +283,28 @@ describe('a route around another one is warned of (reliability 118)', () => {
   });
 });
 
+test('a body that its time does not suffice for on a line of 10 Mbit/s is warned of, and an idle time without WebSockets', async () => {
+  const file = fileWith(`listen: { maxBodyBytes: 40MiB }
+upstreams: { store: { targets: [http://127.0.0.1:9000] } }
+routes:
+- { path: /a, methods: [POST], upstream: store, maxBodyBytes: 35MiB }
+- { path: /b, methods: [POST], upstream: store, maxBodyBytes: 40MiB, requestTimeout: 34s }
+- { path: /c, methods: [POST], upstream: store, requestTimeout: 10s }
+- { path: /d, methods: [POST], upstream: store, maxBodyBytes: 1MiB, requestTimeout: 1s }
+- { path: /e, methods: [POST], upstream: store, idleTimeout: 1m }
+- { path: /f, methods: [GET], upstream: store, idleTimeout: 1m, websocket: true }
+`);
+  const { warnings, settings } = await load({ TOLLGATE_CONFIG: file });
+  expect(warnings.map((line) => line.slice(file.length + 1))).toEqual([
+    expect.stringMatching(
+      /^1:25: listen\.maxBodyBytes: lets a body have 41943040 bytes in 30 s, which takes .* 34 s: /,
+    ),
+    expect.stringMatching(/^6:65: routes\[2\]\.requestTimeout: lets a body have 41943040 bytes in 10 s/),
+    expect.stringMatching(/^8:49: routes\[4\]\.idleTimeout: has no effect without/),
+  ]);
+  expect(settings.routes.map(({ maxBodyBytes }) => maxBodyBytes! / 1024 / 1024)).toEqual([35, 40, 40, 1, 40, 40]);
+});
+
 test('a route `/x/**` that also matches `/x` is warned of, unless a route of its hosts or without hosts has that', async () => {
   const paths = ['/a/**', '/b/**', '/b', '/c/{x}/**', '/c/{y}', '/{z}/d/**', '/e/f/**', '/e/**'];
   const routes = [

@@ -55,7 +55,7 @@ function served(deprecated: Deprecation, nowMs: number) {
   const router = atOnce(pathRouterOf([{ ...USAGE, path: '/old', deprecated }]));
   const head = readHead(
     { method: 'GET', url: '/old', httpVersion: '1.1', fields: new FieldBlock(['Host', 'a']) },
-    { maxUrlBytes: 100, maxHeaderBytes: 100, maxBodyBytes: 100 },
+    { maxUrlBytes: 100, maxHeaderBytes: 100 },
   ) as Head;
   return routeRefusal(router.match('/old', 'GET') as Match, head, nowMs);
 }

@@ -1,12 +1,16 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { accessLines, askHttp2, openEncrypted, openHttp2 } from '../support/encrypted.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { rawExchange } from '../support/raw-http.ts';
 import { paced } from '../support/room.ts';
+import { stopwatch } from '../support/stopwatch.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
-import { HANDSHAKE } from '../support/web-sockets.ts';
+import { HANDSHAKE, openWebSocket, startWebSocketUpstream } from '../support/web-sockets.ts';
 
-// `timeouts` and `maxBodyBytes` of a route.
+// `timeouts`, `requestTimeout`, `idleTimeout` and `maxBodyBytes` of a route.
 
 const ROUTES = `
   - { path: /quick, methods: [GET], upstream: store, timeouts: { response: 300ms }, websocket: true }
@@ -14,6 +18,10 @@ const ROUTES = `
   - { path: /patient, methods: [GET], upstream: store, timeouts: { response: 60s } }
   - { path: /small, methods: [POST], upstream: store, maxBodyBytes: 8 }
   - { path: /large, methods: [POST], upstream: store }
+  - { path: /huge, methods: [POST], upstream: store, maxBodyBytes: 200KiB }
+  - { path: /slow, methods: [POST], upstream: store, requestTimeout: ${paced(60_000)}ms }
+  - { path: /hasty, methods: [POST], upstream: store, requestTimeout: ${paced(400)}ms }
+  - { path: /live, methods: [GET], upstream: store, websocket: true, idleTimeout: ${paced(300)}ms }
 `;
 
 let upstream: Upstream;
@@ -30,7 +38,7 @@ beforeAll(async () => {
   gateway = await openGateway({
     upstream: upstream.origin,
     routes: ROUTES,
-    listen: { maxBodyBytes: '1KiB' },
+    listen: { maxBodyBytes: '1KiB', requestTimeout: `${paced(1_500)}ms`, headersTimeout: `${paced(1_000)}ms` },
     upstreamSettings: { responseTimeout: `${paced(800)}ms` },
   });
   ({ key } = await gateway.createKey('free'));
@@ -91,4 +99,100 @@ describe('413 payload_too_large: a body beyond what the route allows (reliabilit
     expect((await ask('12345678')).status).toBe(200);
     expect((await ask('123456789')).status).toBe(413);
   });
+});
+
+describe('a route that allows larger bodies than the listener (reliability 539)', () => {
+  const SIZE = 200 * 1024;
+  const sized = (size: number) => `Content-Length: ${size}\r\n\r\n${'a'.repeat(size)}`;
+  const chunked = (size: number) =>
+    `Transfer-Encoding: chunked\r\n\r\n${size.toString(16)}\r\n${'a'.repeat(size)}\r\n0\r\n\r\n`;
+  const status = async (line: string, rest: string) => (await send(line, rest)).responses[0]?.status;
+
+  test('takes them, and no larger ones', async () => {
+    for (const body of [sized, chunked]) {
+      expect(await status('POST /huge', body(SIZE))).toBe(200);
+      expect(await status('POST /huge', body(SIZE + 1))).toBe(413);
+    }
+  });
+
+  test('changes nothing for others, nor for another spelling of its path or a path without a route', async () => {
+    for (const path of ['/large', '/HUGE', '/huge/', '/%68uge', '/nowhere'])
+      for (const body of [sized, chunked])
+        expect([400, 404, 413], path).toContain(await status(`POST ${path}`, body(2_000)));
+    expect(await status('POST /large', sized(1_025))).toBe(413);
+    expect(await status('POST /nowhere', sized(1_025))).toBe(413);
+  });
+
+  test('over HTTP/2 as well', async () => {
+    const encrypted = await openEncrypted({
+      upstream: upstream.origin,
+      routes: ROUTES,
+      listen: { maxBodyBytes: '1KiB' },
+    });
+    const { key: own } = await encrypted.gateway.createKey('endless');
+    const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
+    const ask = async (path: string, size: number) =>
+      (
+        await askHttp2(session, {
+          path,
+          method: 'POST',
+          body: 'a'.repeat(size),
+          headers: { authorization: `Bearer ${own}` },
+        })
+      ).status;
+    expect([await ask('/huge', SIZE), await ask('/large', 2_000)]).toEqual([200, 413]);
+  });
+});
+
+describe('the time that a client has for a request of a route (reliability 540)', () => {
+  const half = async (path: string) => {
+    const begun = stopwatch();
+    const bytes = `POST ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Length: 10\r\n\r\nhalf`;
+    const { responses } = await rawExchange(gateway.port, bytes, { until: 'closed', withinMs: 6_000 });
+    return { status: responses[0]?.status, ms: begun() };
+  };
+
+  test('may be shorter than that of the listener, and changes nothing for other routes', async () => {
+    const [hasty, other] = await Promise.all([half('/hasty'), half('/large')]);
+    expect([hasty.status, other.status]).toEqual([408, 408]);
+    expect(hasty.ms).toBeLessThan(other.ms);
+    expect(other.ms).toBeGreaterThan(paced(1_500) - 20);
+  });
+
+  test('may be longer', async () => {
+    const other = half('/large');
+    const socket = connect(gateway.port, '127.0.0.1');
+    const answer = text(socket);
+    socket.write(
+      `POST /slow HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nConnection: close\r\nContent-Length: 4\r\n\r\nab`,
+    );
+    expect((await other).status).toBe(408);
+    socket.write('cd');
+    expect(await answer).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  test('is that of the stream over HTTP/2', async () => {
+    const encrypted = await openEncrypted({ upstream: upstream.origin, routes: ROUTES });
+    const { key: own } = await encrypted.gateway.createKey('endless');
+    const session = await openHttp2(encrypted.gateway.port, encrypted.ca);
+    const stream = session.request(
+      { ':path': '/hasty', ':method': 'POST', authorization: `Bearer ${own}` },
+      { endStream: false },
+    );
+    stream.on('error', () => {});
+    stream.write('half');
+    const [headers] = (await once(stream, 'response')) as [{ ':status': number }];
+    expect(headers[':status']).toBe(408);
+    stream.close();
+  });
+});
+
+test('a WebSocket of a route ends after its idle time, and that of others does not', async () => {
+  const service = await startWebSocketUpstream();
+  const open = await openGateway({ upstream: service.origin, routes: ROUTES });
+  const { key: own } = await open.createKey('endless');
+  const [idle, other] = [await openWebSocket(open, own, '/live'), await openWebSocket(open, own, '/quick')];
+  await once(idle.socket, 'close');
+  expect(other.socket.readyState).toBe(other.socket.OPEN);
+  other.socket.terminate();
 });

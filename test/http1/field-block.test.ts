@@ -3,7 +3,7 @@ import { FieldBlock } from '../../src/http1/field-block.ts';
 import { readHead } from '../../src/http1/request-head.ts';
 import { SimpleReader } from '../../src/listen/fast-path/simple-request.ts';
 
-const LIMITS = { maxUrlBytes: 1_000, maxHeaderBytes: 10_000, maxBodyBytes: 1_000 };
+const LIMITS = { maxUrlBytes: 1_000, maxHeaderBytes: 10_000 };
 const get = (target: string, fields: string) => `GET ${target} HTTP/1.1\r\nHost: a\r\n${fields}\r\n`;
 
 describe('what is derived from header fields', () => {

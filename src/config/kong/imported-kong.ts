@@ -4,7 +4,7 @@ import { addresses } from '../../model/attributes.ts';
 import { WINDOWS } from '../../model/values.ts';
 import type { Path } from '../fault.ts';
 import { quoted } from '../imported-routes.ts';
-import { faultOfTarget, name as nameRule, writtenDuration } from '../setting-values.ts';
+import { bodySeconds, faultOfTarget, name as nameRule, writtenDuration } from '../setting-values.ts';
 import { settingsHead } from '../settings-head.ts';
 import type { Kong, KongConsumer, KongPlugin, KongService } from './kong-file.ts';
 import { type LimitsHere, othersCounting, type PlanHere, planOf } from './kong-plans.ts';
@@ -197,7 +197,7 @@ class Import {
     const most = Math.max(BODY_MIB * MIB, ...sizes);
     const head = settingsHead().replace(
       '  maxBodyBytes: 1MiB\n',
-      `  maxBodyBytes: ${sizeText(most)} # Kong has no limit of its own.\n`,
+      `  maxBodyBytes: ${sizeText(most)} # Kong has no limit of its own.\n  requestTimeout: ${bodySeconds(most)}s # enough for that at 10 Mbit/s\n`,
     );
     return `${[
       head.trimEnd(),

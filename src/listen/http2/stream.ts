@@ -139,6 +139,10 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
     this.#trailers = streamFields(fields);
   }
 
+  requestWithin(ms: number): void {
+    this.deadlineAtMs += ms - this.#options.requestTimeoutMs;
+  }
+
   onDeadline(): void {
     this.#options.onLate();
   }

@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import type { RequestTimed } from '../../http1/client.ts';
 import { PIECES } from '../../io/buffers.ts';
 import { type Deadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { closeAfter, closeGently, endAfterClient } from '../../io/graceful-close.ts';
@@ -85,7 +86,7 @@ export interface BodyReading {
  * Fault: node:http checks its deadlines before it reads. After a stall of this thread, a request that was sent in pieces, and had
  * arrived meanwhile, got 408, and a kept connection was closed on which the next request waited. So the deadlines are the feed's.
  */
-export class RequestFeed implements Timed {
+export class RequestFeed implements Timed, RequestTimed {
   deadlineAtMs: number;
   slot = UNWATCHED;
 
@@ -160,6 +161,10 @@ export class RequestFeed implements Timed {
     closeGently(this.#socket);
   }
 
+  requestWithin(ms: number): void {
+    if (this.#startedAtMs !== null && this.#request?.complete === false) this.deadlineAtMs = this.#startedAtMs + ms;
+  }
+
   #nowMs(): number {
     return this.#limits.deadlines.nowMs();
   }
@@ -214,6 +219,7 @@ export class RequestFeed implements Timed {
     this.#response = response;
     this.#idleSinceMs = null;
     this.deadlineAtMs = this.#startedAtMs! + this.#limits.requestTimeoutMs;
+    (request as { timed?: RequestTimed }).timed = this;
     this.#emptyBytes = 0;
     this.#bodyLeft = declaredLength(request);
     const isChunked = request.headers['transfer-encoding'] !== undefined;

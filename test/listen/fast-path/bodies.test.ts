@@ -38,7 +38,6 @@ function open({ answers = true, maxUrlBytes = 8_192, maxHeaderBytes = 16_384 } =
   const path = new FastPath({
     maxUrlBytes,
     maxHeaderBytes,
-    maxBodyBytes: 1_024,
     headersTimeoutMs: 60_000,
     idleTimeoutMs: 60_000,
     writeTimeoutMs: 60_000,

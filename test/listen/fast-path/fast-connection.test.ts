@@ -17,7 +17,6 @@ function open(more: Partial<FastPathOptions> = {}) {
   const path = new FastPath({
     maxUrlBytes: 8_192,
     maxHeaderBytes: 16_384,
-    maxBodyBytes: 1_024,
     headersTimeoutMs: 60_000,
     idleTimeoutMs: 60_000,
     writeTimeoutMs: 60_000,
