@@ -94,6 +94,9 @@ describe('the example, with 4 services, 12 routes and 9 consumers,', () => {
     expect(sent).toContain('GET /catalog/a');
     expect(sent).toContain('POST /catalog');
     expect(sent).toContain('GET /v1/orders/7');
+    // Services are told who calls as Kong does it.
+    const fields = String(upstream.requests.flatMap(({ rawHeaders }) => rawHeaders)).toLowerCase();
+    for (const field of ['x-consumer-username,acme', 'x-consumer-custom-id,crm-1001']) expect(fields).toContain(field);
     expect(String(upstream.requests.flatMap(({ rawHeaders }) => rawHeaders))).not.toContain(KEYS[0]);
   });
 
@@ -337,6 +340,18 @@ describe('what differs is said', () => {
     const { left, out } = await of(`{ name: ok, paths: [/ok] }, { name: r, paths: [${path}] }`);
     if (written === null) expect(left).toEqual([expect.stringContaining('route r: its path ')]);
     else expect(read(out, 'gateway')).toContain(written);
+  });
+
+  test('of preserve_host, unless all routes of a service have it', async () => {
+    const { left, out } = await of('{ name: r, paths: [/a], preserve_host: true }');
+    expect(left).toEqual([]);
+    expect(read(out, 'gateway')).toContain('    host: keep\n');
+  });
+
+  test('of preserve_host on one of two routes', async () => {
+    const { left, out } = await of('{ name: r, paths: [/a], preserve_host: true }, { name: s, paths: [/b] }');
+    expect(left).toEqual([expect.stringContaining('route r: preserve_host: others of its service have it off')]);
+    expect(read(out, 'gateway')).not.toContain('host: keep');
   });
 
   test('of two routes for the same requests, of which the one with methods has its own', async () => {

@@ -240,6 +240,8 @@ class Import {
       `  from: [${[...(places.size === 0 ? ['authorization'] : places)].join(', ')}]`,
       ...this.#formats(),
       '',
+      'headers: { consumer: kong } # Services learn who calls in the fields of Kong.',
+      '',
     ];
   }
 
@@ -323,6 +325,7 @@ class Import {
       `    responseTimeout: ${timeout(service.readTimeoutMs)}`,
       `    bodyTimeout: ${timeout(service.readTimeoutMs)}`,
     ];
+    if (this.#keepsHost(service)) lines.push('    host: keep');
     if (sticky !== undefined) lines.push(`    sticky: { ${sticky} }`);
     if (balanced?.healthPath != null) lines.push(`    health: { path: ${quoted(balanced.healthPath)} }`);
     return lines;
@@ -334,10 +337,10 @@ class Import {
     const limit = pluginFor(this.#kong, 'request-size-limiting', kong, null);
     const from = listIn(pluginFor(this.#kong, 'ip-restriction', kong, null) ?? NO_PLUGIN, 'allow', 'whitelist');
     const also = isKeyed ? othersCounting(route, plans.get(DEFAULT_PLAN)!) : [];
-    if (kong.keepsHost)
+    if (kong.keepsHost && !this.#keepsHost(kong.service!))
       this.#leave(
         kong.at,
-        `route ${kong.name}: preserve_host: the service gets the host in X-Forwarded-Host, and Host is that of its target`,
+        `route ${kong.name}: preserve_host: others of its service have it off, and here it is a matter of the upstream (\`host: keep\`)`,
       );
     if (also.length > 0)
       this.#leave(
@@ -355,6 +358,11 @@ class Import {
       ...(from.length === 0 ? [] : [`    addresses: [${this.#addresses(from, kong.at).map(quoted).join(', ')}]`]),
       ...(isKeyed ? this.#scopesOf(route) : this.#openLimits(route)),
     ];
+  }
+
+  /** Whether all routes of a service keep the Host of clients. */
+  #keepsHost(service: KongService): boolean {
+    return this.#routes.every(({ kong }) => kong.service !== service || kong.keepsHost);
   }
 
   #sizeFor(route: RouteHere['kong']): number | null {
