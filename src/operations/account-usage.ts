@@ -1,5 +1,12 @@
 import { noTopUp } from '../admit/account-changes.ts';
-import { accountIdOfBudget, accountIdsOf, accountsOf, partsOfAccount, shadowIdOf } from '../admit/account-id.ts';
+import {
+  accountIdOf,
+  accountIdOfBudget,
+  accountIdsOf,
+  accountsOf,
+  partsOfAccount,
+  shadowIdOf,
+} from '../admit/account-id.ts';
 import { type Allowance, allowanceOf, plainAllowance, unitNamesIn, withAllBudgets } from '../admit/allowance.ts';
 import { askedUnit, type HistoryReport } from '../admit/history-report.ts';
 import { type Durability, foreignAccount, type LedgerView, type MadeOnce, topUpIdOf } from '../admit/ledger.ts';
@@ -7,7 +14,7 @@ import { type UsageReport, usageReport } from '../admit/usage-report.ts';
 import type { WindowLimit } from '../admit/windows.ts';
 import { Failure } from '../failure.ts';
 import type { Limits, Plans } from '../model/plan.ts';
-import { isCustomerId } from '../model/record.ts';
+import { isCustomerId, isReadable } from '../model/record.ts';
 import { isLimitName, type LimitName, type WindowName } from '../model/values.ts';
 import { type KeyUsageReport, keyUsageReport } from './key-usage-report.ts';
 import { visible } from './operation-values.ts';
@@ -100,6 +107,23 @@ export async function historyOf(
   const isKey = !isCustomerId(id) && !isTokenCaller(id);
   const accounts = isKey ? accountsOf(await recordOf(KEYS, store, id)) : [id];
   return reportOf(accounts, store.history, span, asked.unit);
+}
+
+/** Keys of a customer whose use is told apart. */
+const MAX_TOLD_APART = 100;
+
+/** What each key of a customer has used of what the keys share, the most first: the first 100 keys, those that are revoked among them. */
+export async function usedByKeys(store: OperatorStore, customer: string, span: AskedSpan, named: string | null) {
+  const asked = askedUnit(named, unitNamesIn(store.plans()));
+  if ('fault' in asked) throw new Failure('refused', asked.fault);
+  const { records, cursor } = await store.keys.list({ customer, limit: MAX_TOLD_APART, cursor: null });
+  const used = await Promise.all(
+    records.filter(isReadable).map(async ({ id, name }) => {
+      const { buckets } = await reportOf([accountIdOf(id, customer)], store.history, span, asked.unit);
+      return { id, name, admitted: buckets.reduce((sum, { admitted }) => sum + admitted, 0) };
+    }),
+  );
+  return { keys: used.sort((a, b) => b.admitted - a.admitted), isWhole: cursor === null };
 }
 
 /**

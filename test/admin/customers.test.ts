@@ -321,6 +321,9 @@ describe.each(Object.entries(STORES))('customers on %s', (_, emptyStore) => {
     };
     expect(await sumOf(`/customers/${id}`)).toBe(3);
     expect((await sumOf(`/keys/${keys[0]!.id}`)) + (await sumOf(`/keys/${keys[1]!.id}`))).toBe(3);
+    const { byKey } = (await admin('GET', `/customers/${id}/history?keys=true`)).body;
+    const admitted = [2, 1].map((times, i) => ({ id: keys[i]!.id, name: null, admitted: times }));
+    expect(byKey).toEqual({ keys: admitted, isWhole: true });
     await admin('POST', `/customers/${id}/topups`, { window: 'minute', amount: 1 });
     const topped = (await admin('GET', `/customers/${id}/usage`)).body;
     expect(topped.windows.minute).toMatchObject({ limit: 4, remaining: 1, topUp: { amount: 1 } });

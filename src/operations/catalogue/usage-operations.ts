@@ -2,10 +2,10 @@ import { z } from 'zod';
 import { isZone } from '../../config/plans-schema.ts';
 import { Failure, Refused } from '../../failure.ts';
 import { count, limitName, time, WINDOWS, wholeNumber } from '../../model/values.ts';
-import { addTopUp, historyOf, operatorsUsageOf, resetCounts, takeTopUpBack } from '../account-usage.ts';
+import { addTopUp, historyOf, operatorsUsageOf, resetCounts, takeTopUpBack, usedByKeys } from '../account-usage.ts';
 import { customerByUse, customersByUse } from '../customers-by-use.ts';
 import { keyUsage } from '../key-usage-report.ts';
-import { amount, cursor, PAGE, textRule } from '../operation-values.ts';
+import { amount, cursor, flag, PAGE, textRule } from '../operation-values.ts';
 import { changeOfUsage } from '../recorded.ts';
 import { reason } from '../suspensions.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
@@ -208,21 +208,24 @@ const historyReport = z
     ],
   });
 
-const showingHistory = {
+function askedSpanOf(asked: z.output<typeof askedSpan>, nowMs: number) {
+  const { from = null, to = null, step = null } = asked;
+  const span = spanFrom({ from, to, step }, nowMs);
+  if ('fault' in span) throw new Failure('refused', span.fault);
+  return span;
+}
+
+async function shownHistory(store: StoreContext, { id, ...asked }: z.output<typeof askedSpan> & RecordPath) {
+  const history = await historyOf(store, id, askedSpanOf(asked, store.nowMs()), asked.unit ?? null);
+  return { ...history, isKept: store.keepsHistory() };
+}
+
+export const showHistory = defineOperation({
   role: 'viewer',
   on: 'store',
   input: askedSpan,
   output: historyReport,
-  async run(store: StoreContext, { id, ...asked }: z.output<typeof askedSpan> & RecordPath) {
-    const { from = null, to = null, step = null, unit = null } = asked;
-    const span = spanFrom({ from, to, step }, store.nowMs());
-    if ('fault' in span) throw new Failure('refused', span.fault);
-    return { output: { ...(await historyOf(store, id, span, unit)), isKept: store.keepsHistory() } };
-  },
-} as const;
-
-export const showHistory = defineOperation({
-  ...showingHistory,
+  run: async (store, asked) => ({ output: await shownHistory(store, asked) }),
   name: 'showHistory',
   line: 'GET /keys/{id}/history',
   sentence: 'What a key has used, by hour (of the last 48 hours) or by day (of the last 92 days, UTC).',
@@ -368,8 +371,33 @@ export const resetCustomerUsage = defineOperation({
     'Sets what the keys of a customer have used together to nothing, on every gateway within a second. What each key may take of it stays.',
 });
 
+const usedByKey = z.strictObject({
+  keys: z
+    .array(z.strictObject({ id: z.string(), name: z.string().nullable(), admitted: count }))
+    .max(100)
+    .describe('By what they used, the most first.'),
+  isWhole: z.boolean().describe('False if it has more than 100 keys, of which only the first ones are listed.'),
+});
+
 export const showCustomerHistory = defineOperation({
-  ...showingHistory,
+  role: 'viewer',
+  on: 'store',
+  input: askedSpan.extend({
+    keys: flag.describe('Also how much each of its keys used of it: `byKey`.'),
+  }),
+  output: historyReport
+    .extend({
+      byKey: usedByKey
+        .optional()
+        .describe('Only with the parameter `keys`. Keys that were moved or deleted since are not in it.'),
+    })
+    .meta({ id: 'CustomerHistory' }),
+  async run(store, { keys, ...asked }) {
+    const history = await shownHistory(store, asked);
+    if (!keys) return { output: history };
+    const byKey = await usedByKeys(store, asked.id, askedSpanOf(asked, store.nowMs()), asked.unit ?? null);
+    return { output: { ...history, byKey } };
+  },
   name: 'showCustomerHistory',
   line: 'GET /customers/{id}/history',
   sentence:

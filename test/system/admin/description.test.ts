@@ -141,6 +141,7 @@ describe('the API held to its description', () => {
       ['GET', '/admin/customers?q=c&plan=small&owner=o&expiring=1d&limit=1'],
       ['GET', `/admin/customers/${customer}`],
       ['PATCH', `/admin/customers/${customer}`, { owner: 'o' }],
+      ['GET', `/admin/customers/${customer}/history?keys=true`],
       ...['usage', 'history'].flatMap((of): [string, string][] => [['GET', `/admin/customers/${customer}/${of}`]]),
       ['POST', `/admin/customers/${customer}/topups`, { window: 'minute', amount: 1 }],
       ['POST', `/admin/customers/${customer}/topups`, { window: 'year', amount: 1 }],

@@ -210,6 +210,55 @@ describe.each([
     await page.waitForURL(/range=custom&from=2026-11-[12]\d/);
   });
 
+  test('Now has one row for the keys of a customer that are near a limit, by one threshold, and of one window if asked', async () => {
+    const page = await viewer.context.newPage();
+    const asked: string[] = [];
+    const customer = { id: stand.customer.id, name: stand.customer.name };
+    const near = (id: string, used: number, more = {}) => ({
+      ...{ id, name: id, owner: null, plan: 'team', window: 'day', limit: 100, used, remaining: 100 - used },
+      ...{ resetAt: Math.floor(Date.now() / 1_000) + 3_600, ...more },
+    });
+    const keys = [near('key_a', 95, { customer }), near('key_b', 92), near('key_c', 85, { customer })];
+    await page.route(/\/admin\/near\?/, (route) => {
+      asked.push(new URL(route.request().url()).search);
+      return route.fulfill({ json: { keys, unreadable: [] } });
+    });
+    await page.goto('/console/?callers=near&used=80');
+    await page.getByLabel('Window').selectOption('day');
+    const rows = page.getByRole('table', { name: 'Keys that are near a limit' }).getByRole('row');
+    await expect.poll(() => rows.count()).toBe(3);
+    expect(await rows.nth(1).innerText()).toMatch(
+      new RegExp(`${customer.name}[^]*key_a 95\\s% of the day[^]*key_c 85\\s% of the day`),
+    );
+    await expect.poll(() => asked).toContain('?used=80&window=day');
+    await page.close();
+  });
+
+  test('Key says how many calls are in no network, and Upstreams the weight of each target (reliability 514)', async () => {
+    const page = await viewer.context.newPage();
+    await page.route(/\/admin\/gateways$/, async (route) => {
+      const response = await route.fetch();
+      const list = (await response.json()) as { gateways: { callsWithoutNetwork: number }[] };
+      expect(list.gateways.map(({ callsWithoutNetwork }) => callsWithoutNetwork)).toEqual(Array(gateways).fill(0));
+      for (const one of list.gateways) one.callsWithoutNetwork = 7;
+      await route.fulfill({ response, json: list });
+    });
+    await page.goto(`/console/keys/${stand.keys.fine.id}`);
+    await page.getByText(`The networks of ${7 * gateways} calls were not counted`).waitFor();
+    await page.goto('/console/upstreams');
+    const weight = page.getByRole('table', { name: 'Targets of store' }).locator('td[data-title=Weight]');
+    expect(await weight.innerText()).toBe('1');
+    await page.close();
+  });
+
+  test('Customer shows which of its keys used what they share', async () => {
+    const { page } = viewer;
+    await page.goto(`/console/customers/${stand.customer.id}`);
+    const keys = page.getByRole('table', { name: 'Which of its keys used it' });
+    await keys.getByRole('row', { name: /Web shop.*\d+ %/ }).waitFor();
+    await keys.getByRole('link', { name: 'Acme app' }).waitFor();
+  });
+
   test('a list says how much of it is shown, also if that is one', async () => {
     const { page } = viewer;
     await page.goto('/console/customers');

@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import { type CustomerOfKey, nameOf, pathOf } from './kit/callers.tsx';
-import { ChangeDialog, Field, ReasonField, reasonIn, settledText } from './kit/dialog.tsx';
+import { ChangeDialog, Field, ReasonField, reasonIn, SelectField, settledText } from './kit/dialog.tsx';
 import { countText, momentText, ownZone, plural, Until } from './kit/format.tsx';
 import { entriesOf, limitText, spentIn, WindowList, type Windows, windowText, zoneOf } from './kit/limit-windows.tsx';
 import { MomentField, momentIn } from './kit/moment-field.tsx';
@@ -237,20 +237,17 @@ function TopUpFields({
     <>
       {shared}
       <div class="grid">
-        <Field id="topup-window" label="Window">
-          <select
-            id="topup-window"
-            name="window"
-            value={window}
-            onChange={(event: Event) => changed({ window: (event.target as HTMLSelectElement).value })}
-          >
-            {counted.map(([window, { used, limit }]) => (
-              <option key={window} value={window}>
-                {windowText(window)}: {countText(used)} of {countText(limit)} used
-              </option>
-            ))}
-          </select>
-        </Field>
+        <SelectField
+          id="topup-window"
+          name="window"
+          label="Window"
+          value={window}
+          options={counted.map(([window, { used, limit }]) => [
+            window,
+            `${windowText(window)}: ${countText(used)} of ${countText(limit)} used`,
+          ])}
+          onChange={({ currentTarget }) => changed({ window: currentTarget.value })}
+        />
         <Field
           id="topup-amount"
           label={counted.some(([, { unit }]) => unit !== undefined) ? 'Amount to add' : 'Requests to add'}
@@ -330,22 +327,18 @@ function EndFields({ windows, end, setEnd }: { windows: Windows; end: string; se
   const zones = [...new Set([own, ...ofWindows, 'UTC'])];
   return (
     <>
-      <Field id="topup-until" label="Ends">
-        <select
-          id="topup-until"
-          name="until"
-          value={end}
-          onChange={(event: Event) => setEnd((event.target as HTMLSelectElement).value)}
-        >
-          <option value="window">with the window</option>
-          {zones.map((zone) => (
-            <option key={zone} value={`today ${zone}`}>
-              at the end of today, {zone}
-            </option>
-          ))}
-          <option value="date">on a date…</option>
-        </select>
-      </Field>
+      <SelectField
+        id="topup-until"
+        name="until"
+        label="Ends"
+        value={end}
+        options={[
+          ['window', 'with the window'],
+          ...zones.map((zone) => [`today ${zone}`, `at the end of today, ${zone}`] as const),
+          ['date', 'on a date…'],
+        ]}
+        onChange={({ currentTarget }) => setEnd(currentTarget.value)}
+      />
       {end === 'date' && <MomentField id="topup-date" name="date" label="Date and time" />}
     </>
   );

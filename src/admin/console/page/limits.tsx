@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { Act } from './kit/act.tsx';
 import { nameOf, pathOf } from './kit/callers.tsx';
 import { notify, settledText } from './kit/dialog.tsx';
 import { countText, lengthText, ordinal, plural, Until } from './kit/format.tsx';
@@ -99,11 +100,7 @@ function UndoTopUp({
     setRunning(false);
     onUndone();
   };
-  return (
-    <button type="button" aria-busy={isRunning} aria-label={`Undo the top-up of ${countText(amount)}`} onClick={undo}>
-      Undo
-    </button>
-  );
+  return <Act text="Undo" aria-busy={isRunning} aria-label={`Undo the top-up of ${countText(amount)}`} on={undo} />;
 }
 
 function Strikes({ of: { strikes, ban, rung, nextBanSeconds }, plan }: { of: Usage; plan: Plan | undefined }) {

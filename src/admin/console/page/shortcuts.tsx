@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { Act } from './kit/act.tsx';
 import type { IconName } from './kit/icon.tsx';
 import { navigate } from './place.ts';
 
@@ -99,9 +100,7 @@ function List({ screens, onClose }: { screens: readonly Keyed[]; onClose: () => 
           Letters, / and ? are shortcuts
         </label>
         <div class="dialog-actions">
-          <button type="button" class="primary" onClick={() => dialog.current?.close()}>
-            Close
-          </button>
+          <Act text="Close" kind="primary" on={() => dialog.current?.close()} />
         </div>
       </div>
     </dialog>

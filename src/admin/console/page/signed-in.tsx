@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { createContext } from 'preact';
 import { useContext, useEffect, useState } from 'preact/hooks';
+import { Act, Fault } from './kit/act.tsx';
 import { CopyId } from './kit/copy.tsx';
 import { Loading } from './kit/states.tsx';
 import { navigate, present } from './place.ts';
@@ -151,16 +152,10 @@ function SignIn({
         </p>
         <h1>Sign in</h1>
         {hasEnded && <p>Your session has ended. Sign in again to continue where you were.</p>}
-        {fault !== null && (
-          <p class="problem-line" role="alert">
-            {fault}
-          </p>
-        )}
+        <Fault of={fault} />
         {oidc !== null && (
           <>
-            <button type="button" class="primary" onClick={leave}>
-              Sign in with {oidc.name}
-            </button>
+            <Act text={`Sign in with ${oidc.name}`} kind="primary" on={leave} />
             <p class="muted">or</p>
           </>
         )}

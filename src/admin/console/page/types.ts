@@ -46,7 +46,7 @@ export type NewTopUp = Omit<InputOf<typeof usage.topUp>, 'id'>;
 export type UndoneTopUp = OutputOf<typeof usage.undoTopUp>;
 export type Reset = OutputOf<typeof usage.resetUsage>;
 export type NewReset = Omit<InputOf<typeof usage.resetUsage>, 'id'>;
-export type History = OutputOf<typeof usage.showHistory>;
+export type History = OutputOf<typeof usage.showHistory | typeof usage.showCustomerHistory>;
 
 export type CustomerUseList = OutputOf<typeof usage.listCustomersByUse>;
 export type CustomerByUse = CustomerUseList['customers'][number];

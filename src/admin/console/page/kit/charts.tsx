@@ -349,11 +349,7 @@ function TimeChart({
               isName: true,
               cell: ({ label, path }: Bar) => (path === undefined ? label : <a href={hrefOf(path)}>{label}</a>),
             },
-            ...all.map(({ name, title }) => ({
-              title,
-              isNumber: true,
-              cell: (bar: Bar) => textIn(bar, name),
-            })),
+            ...all.map(({ name, title }) => ({ title, isNumber: true, cell: (bar: Bar) => textIn(bar, name) })),
           ]}
         />
         {bars.every(({ state }, i) => totals[i] === 0 && state !== 'unknown') && (

@@ -1,3 +1,4 @@
+import { Act } from './act.tsx';
 /** Values that a field is often given, each with one click. */
 export function Chips({
   label,
@@ -13,9 +14,7 @@ export function Chips({
     // biome-ignore lint/a11y/useSemanticElements: a fieldset groups the fields of a form, and these are buttons
     <div class="row chips" role="group" aria-label={label}>
       {of.map((value) => (
-        <button key={value} type="button" onClick={() => choose(value)}>
-          {value}
-        </button>
+        <Act text={value} key={value} on={() => choose(value)} />
       ))}
     </div>
   );

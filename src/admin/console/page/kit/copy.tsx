@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { Act } from './act.tsx';
 import { Icon } from './icon.tsx';
 
 /** Copies the text of an element. Without TLS there is no clipboard: the text is then selected. @returns whether it was copied */
@@ -25,10 +26,7 @@ export function CopyButton({ of: id, what, text }: { of: string; what: string; t
   };
   return (
     <>
-      <button type="button" onClick={copy}>
-        Copy {what}
-      </button>{' '}
-      <span role="status">{said}</span>
+      <Act text={`Copy ${what}`} on={copy} /> <span role="status">{said}</span>
     </>
   );
 }

@@ -1,5 +1,6 @@
 import { Component, type ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { Act } from './act.tsx';
 import { countText, Time, Until, UtcDay } from './format.tsx';
 import { Icon } from './icon.tsx';
 
@@ -135,9 +136,7 @@ export function Table<Row>({ caption, columns, rows: all, keyOf, selection, leas
     <>
       {table}
       <p class="after">
-        <button type="button" onClick={() => setWhole(true)}>
-          Show all {countText(all.length)}
-        </button>
+        <Act text={`Show all ${countText(all.length)}`} on={() => setWhole(true)} />
       </p>
     </>
   );

@@ -1,9 +1,10 @@
-import type { ComponentChildren } from 'preact';
+import type { ComponentChildren, SelectHTMLAttributes } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { present, usePlace } from '../place.ts';
 import { ifKnown } from '../reading.ts';
 import { ApiError, useResource } from '../requests.ts';
 import type { GatewayList } from '../types.ts';
+import { Act, Fault } from './act.tsx';
 import { CopyButton } from './copy.tsx';
 import { commandOf } from './curl.ts';
 
@@ -46,9 +47,7 @@ export function Notices() {
       {notice?.path === path && (
         <div class="notice">
           <p>{notice.message}</p>
-          <button type="button" class="quiet" onClick={() => setNotice(null)}>
-            Close
-          </button>
+          <Act text="Close" kind="quiet" on={() => setNotice(null)} />
         </div>
       )}
     </div>
@@ -154,9 +153,7 @@ export function ChangeDialog({
           <h2 id="dialog-title">{title}</h2>
           {result}
           <div class="dialog-actions">
-            <button type="button" class="primary" onClick={close}>
-              Done
-            </button>
+            <Act text="Done" kind="primary" on={close} />
           </div>
         </div>
       </dialog>
@@ -177,19 +174,9 @@ export function ChangeDialog({
           </div>
         )}
         <div class="dialog-actions">
-          {error !== null && (
-            <p class="problem-line" role="alert">
-              {error}
-            </p>
-          )}
-          {isOneRequest && (
-            <button type="button" class="quiet" onClick={showCommand}>
-              As curl
-            </button>
-          )}
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
+          <Fault of={error} />
+          {isOneRequest && <Act text="As curl" kind="quiet" on={showCommand} />}
+          <Act text="Cancel" on={close} />
           <button type="submit" class={isDangerous ? 'danger' : 'primary'} aria-busy={isRunning}>
             {isRunning ? 'Working…' : action}
           </button>
@@ -277,6 +264,30 @@ export function Field({
         </p>
       )}
     </div>
+  );
+}
+
+interface SelectProps extends Pick<SelectHTMLAttributes, 'name' | 'required' | 'class' | 'value' | 'onChange'> {
+  readonly id: string;
+  readonly label: string;
+  readonly hint?: string | undefined;
+  readonly options: readonly (readonly [value: string, text: ComponentChildren])[];
+  /** What is chosen at first, where `value` does not say what is chosen. */
+  readonly first?: string | undefined;
+}
+
+/** A field with a choice. */
+export function SelectField({ id, label, hint, options, first, ...rest }: SelectProps) {
+  return (
+    <Field id={id} label={label} hint={hint}>
+      <select id={id} aria-describedby={hint && `${id}-hint`} {...rest}>
+        {options.map(([value, text]) => (
+          <option key={value} value={value} selected={first === undefined ? undefined : value === first}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </Field>
   );
 }
 

@@ -2,8 +2,9 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { changeQuery, hrefOf, navigate, usePlace } from '../place.ts';
 import { ifKnown } from '../reading.ts';
+import { Act, Fault } from './act.tsx';
 import { CallerField } from './caller-field.tsx';
-import { Field } from './dialog.tsx';
+import { SelectField } from './dialog.tsx';
 import { Menu } from './menu.tsx';
 import { usePlansInForce } from './plans-in-force.ts';
 import { isSecretIn, TextFilter } from './text-filter.tsx';
@@ -81,17 +82,9 @@ export function FilterBar({ label, filters, onFilter = () => false, onSecret, ch
           />
         ))}
         {children}
-        {given.size > 0 && (
-          <button type="button" class="quiet" onClick={() => clearFilters(filters)}>
-            Clear filters
-          </button>
-        )}
+        {given.size > 0 && <Act text="Clear filters" kind="quiet" on={() => clearFilters(filters)} />}
         <SavedFilters path={path} query={given.toString()} />
-        {fault !== null && (
-          <p class="problem-line wide" role="alert">
-            {fault}
-          </p>
-        )}
+        <Fault of={fault} />
       </form>
     </search>
   );
@@ -147,24 +140,18 @@ export function Choice({ id, name, label, any, options, onChange }: ChoiceProps)
   const value = usePlace().query.get(name) ?? '';
   const isOffered = value === '' || options.some(([one]) => one === value);
   return (
-    <Field id={id} label={label}>
-      <select
-        id={id}
-        name={name}
-        class={value === '' ? '' : 'is-set'}
-        value={value}
-        onChange={({ currentTarget }) => onChange?.(currentTarget.value)}
-      >
-        <option value="">
-          {label}: {any}
-        </option>
-        {[...options, ...(isOffered ? [] : [[value, value]])].map(([one, text]) => (
-          <option key={one} value={one}>
-            {label}: {text}
-          </option>
-        ))}
-      </select>
-    </Field>
+    <SelectField
+      id={id}
+      name={name}
+      label={label}
+      class={value === '' ? '' : 'is-set'}
+      value={value}
+      options={[['', any] as const, ...options, ...(isOffered ? [] : [[value, value] as const])].map(([one, text]) => [
+        one,
+        `${label}: ${text}`,
+      ])}
+      onChange={({ currentTarget }) => onChange?.(currentTarget.value)}
+    />
   );
 }
 
@@ -215,13 +202,11 @@ function SavedFilters({ path, query }: { path: string; query: string }) {
               >
                 <bdi>{title}</bdi>
               </button>
-              <button
-                type="button"
+              <Act
+                text="Forget"
                 aria-label={`Forget ${title}`}
-                onClick={() => keep(Object.fromEntries(Object.entries(own).filter(([one]) => one !== title)))}
-              >
-                Forget
-              </button>
+                on={() => keep(Object.fromEntries(Object.entries(own).filter(([one]) => one !== title)))}
+              />
             </div>
           ))}
           {query !== '' && (
@@ -233,13 +218,11 @@ function SavedFilters({ path, query }: { path: string; query: string }) {
                 value={name}
                 onInput={({ currentTarget }) => setName(currentTarget.value)}
               />
-              <button
-                type="button"
+              <Act
+                text="Save these filters"
                 disabled={name.trim() === ''}
-                onClick={() => keep({ ...own, [name.trim()]: query })}
-              >
-                Save these filters
-              </button>
+                on={() => keep({ ...own, [name.trim()]: query })}
+              />
             </div>
           )}
         </>

@@ -66,13 +66,7 @@ export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo
         const window = windowText(name);
         const title = (
           <span>
-            <strong>{window}</strong>
-            {form && (
-              <>
-                {' '}
-                <span class="muted">{form}</span>
-              </>
-            )}
+            <strong>{window}</strong> {form && <span class="muted">{form}</span>}
           </span>
         );
         if (limit === 'unlimited')
@@ -88,19 +82,9 @@ export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo
             <span class="stack tight">
               <Meter label={`Used of the ${window}`} used={used} limit={limit} />
               <span>
-                {countText(used)} of {countText(limit)} {unit} used, {countText(remaining)} left
-                {remaining === 0 && (
-                  <>
-                    {' '}
-                    <Badge kind="bad">Spent</Badge>
-                  </>
-                )}
-                {remaining !== 0 && Number(remaining) <= limit / 10 && (
-                  <>
-                    {' '}
-                    <Badge kind="warn">Nearly spent</Badge>
-                  </>
-                )}
+                {countText(used)} of {countText(limit)} {unit} used, {countText(remaining)} left{' '}
+                {remaining === 0 && <Badge kind="bad">Spent</Badge>}{' '}
+                {remaining !== 0 && Number(remaining) <= limit / 10 && <Badge kind="warn">Nearly spent</Badge>}
               </span>
               {topUp && (
                 <span class="muted">

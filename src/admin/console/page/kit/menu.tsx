@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { usePlace } from '../place.ts';
+import { Act } from './act.tsx';
 import { Icon } from './icon.tsx';
 
 /**
@@ -56,20 +57,18 @@ export function Menu({
   }, [isOpen]);
   return (
     <div class="account" ref={frame}>
-      <button
-        type="button"
-        class={kind}
+      <Act
+        text={button}
+        kind={kind}
         aria-expanded={isOpen}
-        onClick={() => setOpen(!isOpen)}
+        on={() => setOpen(!isOpen)}
         onKeyDown={(event: KeyboardEvent) => {
           if (event.key !== 'ArrowDown' || isOpen) return;
           event.preventDefault();
           isByArrow.current = true;
           setOpen(true);
         }}
-      >
-        {button}
-      </button>
+      />
       {isOpen && <div class="menu">{children(close)}</div>}
     </div>
   );
@@ -100,9 +99,7 @@ export function MoreMenu({ entries }: { entries: readonly MenuEntry[] }) {
         return [false, true].map((isFinal) => (
           <div key={String(isFinal)} class={isFinal ? 'final' : ''}>
             {groups.get(isFinal)?.map(([text, act]) => (
-              <button key={text} type="button" onClick={() => run(act)}>
-                {text}
-              </button>
+              <Act text={text} key={text} on={() => run(act)} />
             ))}
           </div>
         ));

@@ -119,12 +119,7 @@ export function Totals({ of, children }: { of: readonly Figure[]; children?: Com
 /** How a state is to be taken: well and over, worth a look, wrong, or neither. What is well at present is `Good`. */
 export type BadgeKind = 'done' | 'warn' | 'bad' | 'plain';
 
-const SIGNS: Readonly<Record<BadgeKind, IconName>> = {
-  done: 'check',
-  warn: 'alert',
-  bad: 'stop',
-  plain: 'ring',
-};
+const SIGNS: Readonly<Record<BadgeKind, IconName>> = { done: 'check', warn: 'alert', bad: 'stop', plain: 'ring' };
 
 /** A state in words, with a shape of its own, so that its colour is not the only sign. */
 export function Badge({ kind, children }: { kind: BadgeKind; children: ComponentChildren }) {

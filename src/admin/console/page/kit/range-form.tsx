@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks';
 import { changeQuery } from '../place.ts';
+import { Fault } from './act.tsx';
 import { MomentField, momentFieldText, momentIn, PAST } from './moment-field.tsx';
 
 /**
@@ -29,11 +30,7 @@ export function RangeForm({ from, to }: { from: string; to: string }) {
       <MomentField id="from" name="from" label="From" value={text(from)} often={PAST} />
       <MomentField id="to" name="to" label="To" empty="until now" value={text(to)} often={PAST} />
       <button type="submit">Show</button>
-      {fault !== null && (
-        <p class="problem-line" role="alert">
-          {fault}
-        </p>
-      )}
+      <Fault of={fault} />
     </form>
   );
 }

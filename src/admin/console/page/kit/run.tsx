@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../requests.ts';
+import { Act } from './act.tsx';
 import { lengthText, useNow } from './format.tsx';
 
 /** Work that the gateway does for the page, which may take long and can be cancelled. */
@@ -54,9 +55,7 @@ export function Running({ what, since, cancel }: { what: string; since: number; 
           : `For ${lengthText(seconds)}. It may take a minute; the gateway serves callers meanwhile.`}
       </p>
       <p>
-        <button type="button" onClick={cancel}>
-          Cancel
-        </button>
+        <Act text="Cancel" on={cancel} />
       </p>
     </div>
   );

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Known } from '../reading.ts';
 import { ApiError, isPassing, request } from '../requests.ts';
 import type { ListPage, SearchPage } from '../types.ts';
+import { Act } from './act.tsx';
 import { countText, plural, shownText } from './format.tsx';
 import { Empty, Problem } from './states.tsx';
 import { UnreadableRows } from './unreadable-rows.tsx';
@@ -121,9 +122,7 @@ export function SearchResults<T, P extends ListPage>(props: ResultsProps<T, P>) 
           </p>
         )}
         <p class="row">
-          <button type="button" onClick={clear}>
-            Clear the filters
-          </button>
+          <Act text="Clear the filters" on={clear} />
         </p>
       </Empty>
     );
@@ -135,28 +134,18 @@ export function SearchResults<T, P extends ListPage>(props: ResultsProps<T, P>) 
       {error !== null && <Problem error={error} retry={more} />}
       <div class="row">
         {rows.length > 0 && cursor !== null && (
-          <button type="button" aria-busy={isRunning} onClick={clicked(() => !isRunning && more())}>
-            Show more
-          </button>
+          <Act text="Show more" aria-busy={isRunning} on={clicked(() => !isRunning && more())} />
         )}
         {rows.length === 0 && cursor !== null && !isRunning && error === null && (
-          <button type="button" onClick={clicked(more)}>
-            Search on
-          </button>
+          <Act text="Search on" on={clicked(more)} />
         )}
-        {isLong && (
-          <button type="button" onClick={clicked(stop)}>
-            Stop
-          </button>
-        )}
+        {isLong && <Act text="Stop" on={clicked(stop)} />}
         <p ref={status} tabindex={-1} role="status" class="muted">
           {isRunning && <span class="spinner" aria-hidden="true"></span>}
           {statusText(found, noun)}
         </p>
         {rows.length > 0 && (
-          <button type="button" class="quiet" onClick={() => save(rows)}>
-            Download {cursor === null ? 'all' : 'these'} as CSV
-          </button>
+          <Act text={`Download ${cursor === null ? 'all' : 'these'} as CSV`} kind="quiet" on={() => save(rows)} />
         )}
       </div>
     </div>

@@ -1,3 +1,4 @@
+import { Act } from './act.tsx';
 /** A choice of one of a few, all of which are in sight. */
 export function Segments<Value extends string>({
   label,
@@ -14,9 +15,7 @@ export function Segments<Value extends string>({
     // biome-ignore lint/a11y/useSemanticElements: a fieldset groups the fields of a form, and these are buttons
     <div class="segments" role="group" aria-label={label}>
       {options.map(([one, text]) => (
-        <button key={one} type="button" aria-pressed={one === value} onClick={() => choose(one)}>
-          {text}
-        </button>
+        <Act text={text} key={one} aria-pressed={one === value} on={() => choose(one)} />
       ))}
     </div>
   );

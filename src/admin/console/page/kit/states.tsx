@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact';
 import type { Known } from '../reading.ts';
 import type { ApiError, Resource } from '../requests.ts';
 import { isPassing } from '../requests.ts';
+import { Act } from './act.tsx';
 import { Aged } from './seen.tsx';
 
 // What a screen shows without data: while it loads, when the store has no entries, when a request has failed.
@@ -36,9 +37,7 @@ export function Problem({ error, retry }: { error: ApiError; retry?: () => void 
       {more && <p>{more}</p>}
       {retry && !isPassing(error) && (
         <p>
-          <button type="button" onClick={retry}>
-            Try again
-          </button>
+          <Act text="Try again" on={retry} />
         </p>
       )}
     </div>

@@ -1,9 +1,12 @@
 import { changeQuery, usePlace } from '../place.ts';
 import { type Resource, useResource } from '../requests.ts';
 import type { History, Usage } from '../types.ts';
+import { Act } from './act.tsx';
+import { CallerName, isCustomer, pathOf } from './callers.tsx';
 import { type Bar, BarChart, BY_QUOTA } from './charts.tsx';
 import { saveCsv } from './csv.ts';
-import { countText, ownZone } from './format.tsx';
+import { Table } from './data-table.tsx';
+import { countText, ownZone, percentText } from './format.tsx';
 import { billingDayOf } from './limit-windows.tsx';
 import { Section, Totals } from './page.tsx';
 import { RangeForm } from './range-form.tsx';
@@ -73,10 +76,10 @@ interface Use {
 
 /**
  * What a key or a customer used, of requests or of the unit in the address.
- * @param path of its record in the admin API
+ * @param id of the key or customer
  * @param usage of which the month window says when a billing month begins; null while it is not known
  */
-export function useUse(path: string, usage: Usage | null, everyMs: number | null): Use {
+export function useUse(id: string, usage: Usage | null, everyMs: number | null): Use {
   const { query } = usePlace();
   const span = spanOf(query, billingDayOf(usage?.windows ?? {}), Date.now());
   const asked = new URLSearchParams();
@@ -88,7 +91,8 @@ export function useUse(path: string, usage: Usage | null, everyMs: number | null
   }
   const unit = query.get('unit');
   if (unit !== null) asked.set('unit', unit);
-  return { span, history: useResource<History>(span === null ? null : `${path}/history?${asked}`, everyMs) };
+  if (isCustomer(id)) asked.set('keys', 'true');
+  return { span, history: useResource<History>(span === null ? null : `${pathOf(id)}/history?${asked}`, everyMs) };
 }
 
 /** @param id of the key or customer, for the name of the file; @param usage null while its units are not known */
@@ -166,9 +170,7 @@ function Used({ id, history, step, firstMs, lastMs }: Span & { id: string; histo
   return (
     <>
       <Totals of={series.map(({ name, title: of }) => [of, countText(sumOf(name))])}>
-        <button type="button" onClick={save}>
-          Download CSV
-        </button>
+        <Act text="Download CSV" on={save} />
       </Totals>
       {counts.size === 0 ? (
         <Empty title="No use in this range.">
@@ -179,6 +181,35 @@ function Used({ id, history, step, firstMs, lastMs }: Span & { id: string; histo
       ) : (
         <BarChart id="usage" title={title} series={series} bars={bars} step={step} />
       )}
+      {'byKey' in history && history.byKey !== undefined && <ByKey {...history.byKey} />}
+    </>
+  );
+}
+
+type Keys = NonNullable<Extract<History, { byKey?: unknown }>['byKey']>;
+
+/** Which keys of a customer used what they share. */
+function ByKey({ keys, isWhole }: Keys) {
+  const all = keys.reduce((sum, { admitted }) => sum + admitted, 0);
+  if (all === 0) return null;
+  return (
+    <>
+      <Table
+        caption="Which of its keys used it"
+        rows={keys.filter(({ admitted }) => admitted > 0)}
+        keyOf={({ id }) => id}
+        columns={[
+          {
+            title: 'Which of its keys used it',
+            isName: true,
+            cell: ({ id, name }) => <CallerName id={id} name={name} owner={null} />,
+          },
+          { title: 'Admitted', as: 'count', of: ({ admitted }) => admitted },
+          { title: 'Share', isNumber: true, cell: ({ admitted }) => percentText(admitted, all) },
+        ]}
+        least={10}
+      />
+      {!isWhole && <p class="muted">It has more keys, which are not looked at here.</p>}
     </>
   );
 }

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { Act } from '../kit/act.tsx';
 import { Meter } from '../kit/charts.tsx';
 import { CopyId } from '../kit/copy.tsx';
 import { countText, Time } from '../kit/format.tsx';
@@ -83,9 +84,7 @@ export function Actions({ of, open }: { of: readonly (Action | false)[]; open: (
       {actions
         .filter((one, i) => !isInMenu(one, i))
         .map(([dialog, text, kind]) => (
-          <button key={dialog} type="button" class={kind} onClick={() => open(dialog)}>
-            {text}
-          </button>
+          <Act text={text} key={dialog} kind={kind} on={() => open(dialog)} />
         ))}
       <MoreMenu entries={more.map(([dialog, text, place]) => [text, () => open(dialog), place === 'final'])} />
     </>
@@ -103,13 +102,7 @@ function Tightest({ of: { windows } }: { of: Usage }) {
         <strong>
           {countText(remaining)} {unit} left
         </strong>{' '}
-        of {countText(limit)} a {windowText(name, unit)}
-        {remaining === 0 && (
-          <>
-            {' '}
-            <Badge kind="bad">Spent</Badge>
-          </>
-        )}
+        of {countText(limit)} a {windowText(name, unit)} {remaining === 0 && <Badge kind="bad">Spent</Badge>}
       </p>
       <Meter label="Used of the tightest limit" used={used} limit={limit} />
       <p class="muted">{used > 0 ? <ResetText form={form} at={resetAt} /> : 'Nothing used yet.'}</p>

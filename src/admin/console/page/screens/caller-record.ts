@@ -23,7 +23,7 @@ export function useCallerRecord<T>(id: string) {
   const unlessGone = (ms: number) => (isGone ? null : ms);
   const plans = usePlansInForce();
   const usage = useUsage(id, usePlace().query.get('plan'), unlessGone(COUNTS_MS));
-  const use = useUse(path, ifKnown(usage.reading), unlessGone(REST_MS));
+  const use = useUse(id, ifKnown(usage.reading), unlessGone(REST_MS));
   const recent = useResource<RefusalsOfCaller>(
     `/admin/refusals?caller=${encodeURIComponent(id)}`,
     unlessGone(REFUSALS_MS),

@@ -1,7 +1,8 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
+import { Act, Go } from '../kit/act.tsx';
 import { auditHref, CustomerLink, isCustomer } from '../kit/callers.tsx';
-import { Field } from '../kit/dialog.tsx';
+import { SelectField } from '../kit/dialog.tsx';
 import { plural, Time } from '../kit/format.tsx';
 import { later } from '../kit/later.tsx';
 import { Page, Section } from '../kit/page.tsx';
@@ -65,9 +66,7 @@ export function CallerScreen({ rest }: { rest: string }) {
       <Page title={id} back={list}>
         <Problem error={new ApiError(404, 'not_found', message)} />
         <p class="row">
-          <a class="button" href={hrefOf(list.path)}>
-            All {what}s
-          </a>{' '}
+          <Go text={`All ${what}s`} path={list.path} />{' '}
           <a class="button" href={auditHref(id)}>
             Its records in Audit
           </a>
@@ -262,9 +261,7 @@ function KeysOfIt({ of: { id, keys, keysCursor }, open }: { of: ShownCustomer; o
       {keysCursor !== null && <p class="muted">The first {plural(keys.length, 'key')}; there are more.</p>}
       {mayCreate && (
         <p class="row after">
-          <button type="button" onClick={() => open('create-key')}>
-            Create key…
-          </button>
+          <Act text="Create key…" on={() => open('create-key')} />
         </p>
       )}
     </Section>
@@ -272,26 +269,21 @@ function KeysOfIt({ of: { id, keys, keysCursor }, open }: { of: ShownCustomer; o
 }
 
 function PlanOfTokens({ id, plan, plans }: { id: string; plan: string | null; plans: readonly Plan[] }) {
+  const names = [...plans.map(({ name }) => name), ...(plan === null ? [] : [plan])];
   const choose = (event: Event) => {
     const chosen = (event.target as HTMLSelectElement).value;
     navigate(`/keys/${encodeURIComponent(id)}${chosen && `?plan=${encodeURIComponent(chosen)}`}`, 'replace');
   };
   return (
     <div class="panel">
-      <Field
+      <SelectField
         id="token-plan"
         label="Plan"
         hint="This caller has tokens, and only they name its plan. Choose it to see the limits."
-      >
-        <select id="token-plan" value={plan ?? ''} onChange={choose} aria-describedby="token-plan-hint">
-          <option value="">Choose a plan…</option>
-          {[...new Set([...plans.map(({ name }) => name), ...(plan === null ? [] : [plan])])].map((name) => (
-            <option key={name} value={name}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </Field>
+        value={plan ?? ''}
+        options={[['', 'Choose a plan…'], ...[...new Set(names)].map((name) => [name, name] as const)]}
+        onChange={choose}
+      />
     </div>
   );
 }

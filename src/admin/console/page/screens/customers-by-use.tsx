@@ -1,3 +1,4 @@
+import { Act } from '../kit/act.tsx';
 import { CallerName } from '../kit/callers.tsx';
 import { Meter } from '../kit/charts.tsx';
 import { saveCsv } from '../kit/csv.ts';
@@ -63,9 +64,7 @@ export function CustomersByUse() {
             <p class="row muted">
               {plural(customers.length, 'customer')} of {countText(matching)}
               {isWhole ? '' : '. There are more customers than were looked at'}.
-              <button type="button" class="quiet" onClick={() => void download(path(MOST))}>
-                Download all as CSV
-              </button>
+              <Act text="Download all as CSV" kind="quiet" on={() => void download(path(MOST))} />
             </p>
           </div>
         )}

@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useState } from 'preact/hooks';
 import type { Helped } from '../help.tsx';
 import { HelpDialog } from '../help-later.ts';
+import { Act, Go } from '../kit/act.tsx';
 import { CallerName, isCallerId, pathOf } from '../kit/callers.tsx';
 import { Meter } from '../kit/charts.tsx';
 import { CopyButton } from '../kit/copy.tsx';
@@ -165,9 +166,7 @@ function NotFound({ id, message, retry }: { id: string; message: string; retry: 
         </li>
       </ul>
       <p>
-        <button type="button" onClick={retry}>
-          Try again
-        </button>
+        <Act text="Try again" on={retry} />
       </p>
     </Empty>
   );
@@ -220,22 +219,16 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
       {isKnown && (
         <p class="row">
           {mayHelp && isBanned && (
-            <button
-              type="button"
-              class={isOfLimit ? 'primary' : ''}
-              onClick={() => help({ of: { ...one, how: 'lift' }, onChanged: usage.reload })}
-            >
-              Lift the ban…
-            </button>
+            <Act
+              text="Lift the ban…"
+              kind={isOfLimit ? 'primary' : ''}
+              on={() => help({ of: { ...one, how: 'lift' }, onChanged: usage.reload })}
+            />
           )}
           {mayHelp && isLive && isOfLimit && consumerId.startsWith('key_') && limits.length > 0 && (
-            <button type="button" onClick={() => help({ of: { ...one, how: 'topup' }, onChanged: usage.reload })}>
-              Top up…
-            </button>
+            <Act text="Top up…" on={() => help({ of: { ...one, how: 'topup' }, onChanged: usage.reload })} />
           )}
-          <a class="button" href={hrefOf(`/keys/${consumerId}`)}>
-            Open the key
-          </a>
+          <Go text="Open the key" path={`/keys/${consumerId}`} />
         </p>
       )}
       {answer !== null && (
@@ -261,13 +254,8 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
         </Step>
         <Step title="Gateway">
           <p class="break">
-            {gateways.get(refusal.gateway) ?? refusal.gatewayHost}
-            {refusal.gatewayHost !== refusal.gateway && (
-              <>
-                {' '}
-                <span class="muted">{refusal.gateway}</span>
-              </>
-            )}
+            {gateways.get(refusal.gateway) ?? refusal.gatewayHost}{' '}
+            {refusal.gatewayHost !== refusal.gateway && <span class="muted">{refusal.gateway}</span>}
           </p>
         </Step>
         <Step title="Route">
@@ -306,14 +294,11 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
                 <Meter label={`Used of the ${of}`} used={used} limit={limit} />
                 <p>
                   {countText(used)} of {countText(limit)} {unit} used, {countText(remaining)} left
-                  {needed > 1 && `; the request takes ${countText(needed)} in advance`}
+                  {needed > 1 && `; the request takes ${countText(needed)} in advance`}{' '}
                   {ofPlan(of) !== undefined && (
-                    <>
-                      {' '}
-                      <span class="muted">
-                        own limit; plan {plan} gives {countText(ofPlan(of)!)}
-                      </span>
-                    </>
+                    <span class="muted">
+                      own limit; plan {plan} gives {countText(ofPlan(of)!)}
+                    </span>
                   )}
                 </p>
               </li>
@@ -477,13 +462,7 @@ function Step({ title, note, children }: { title: string; note?: ComponentChildr
   return (
     <li>
       <h2>
-        {title}
-        {note && (
-          <>
-            {' '}
-            <span class="muted">{note}</span>
-          </>
-        )}
+        {title} {note && <span class="muted">{note}</span>}
       </h2>
       {children}
     </li>

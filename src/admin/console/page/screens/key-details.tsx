@@ -1,3 +1,4 @@
+import { Act } from '../kit/act.tsx';
 import { type Column, Table } from '../kit/data-table.tsx';
 import { Time, Until, UtcDay } from '../kit/format.tsx';
 import { Section } from '../kit/page.tsx';
@@ -42,13 +43,11 @@ export function Secrets({
                 , ends {secret.expiresAt === null ? 'together with the key' : <Until at={secret.expiresAt} />}
               </span>
               {mayEnd && (
-                <button
-                  type="button"
+                <Act
+                  text="End…"
                   aria-label={`End the secret ${secret.last4 ?? 'known by its hash'}`}
-                  onClick={() => open('end', secret)}
-                >
-                  End…
-                </button>
+                  on={() => open('end', secret)}
+                />
               )}
             </li>
           ))}
@@ -56,9 +55,7 @@ export function Secrets({
       )}
       {mayRotate && (
         <p class="row after">
-          <button type="button" onClick={() => open('rotate')}>
-            Rotate…
-          </button>
+          <Act text="Rotate…" on={() => open('rotate')} />
         </p>
       )}
     </Section>

@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import { nameOf } from '../kit/callers.tsx';
-import { ChangeDialog, Field, notify, SecretShown, settledText } from '../kit/dialog.tsx';
+import { ChangeDialog, Field, notify, SecretShown, SelectField, settledText } from '../kit/dialog.tsx';
 import { momentText } from '../kit/format.tsx';
 import { type Changing, changeIfSame, OperationDialog } from '../operation-dialog.tsx';
 import { effectOf } from '../operation-words.ts';
@@ -64,15 +64,13 @@ export function RotateDialog(changing: Changing<Key>) {
         </label>
       </fieldset>
       {leaked === false && (
-        <Field id="rotate-overlap" label="The earlier secrets work for">
-          <select id="rotate-overlap" name="overlap">
-            {Object.entries(OVERLAPS).map(([value, text]) => (
-              <option key={value} value={value} selected={value === '24h'}>
-                {text}
-              </option>
-            ))}
-          </select>
-        </Field>
+        <SelectField
+          id="rotate-overlap"
+          name="overlap"
+          label="The earlier secrets work for"
+          options={Object.entries(OVERLAPS)}
+          first="24h"
+        />
       )}
       {leaked === true && <p class="effect">The holder needs the new secret before it can call again.</p>}
     </ChangeDialog>
@@ -115,18 +113,17 @@ export function MoveDialog({ plans, ...changing }: Changing<Key> & { plans: read
       <p>{effectOf(key.id, 'move')}</p>
       <CustomerField value={to} onInput={setTo} />
       {isLeaving && (
-        <Field id="move-plan" label="Plan" hint="From now on for this key alone.">
-          <select id="move-plan" name="plan" required={key.plan === null} aria-describedby="move-plan-hint">
-            <option value="">{key.plan === null ? 'Choose a plan…' : `${key.plan}, as now`}</option>
-            {(plans ?? [])
-              .filter(({ name }) => name !== key.plan)
-              .map(({ name }) => (
-                <option key={name} value={name}>
-                  {name}
-                </option>
-              ))}
-          </select>
-        </Field>
+        <SelectField
+          id="move-plan"
+          name="plan"
+          label="Plan"
+          hint="From now on for this key alone."
+          required={key.plan === null}
+          options={[
+            ['', key.plan === null ? 'Choose a plan…' : `${key.plan}, as now`],
+            ...(plans ?? []).filter(({ name }) => name !== key.plan).map(({ name }) => [name, name] as const),
+          ]}
+        />
       )}
     </ChangeDialog>
   );

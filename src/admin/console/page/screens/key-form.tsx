@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import { type CustomerOfKey, isCustomer, nameOf, pathOf } from '../kit/callers.tsx';
-import { ChangeDialog, Field, Fold, notify, SecretShown, settledText } from '../kit/dialog.tsx';
+import { ChangeDialog, Field, Fold, notify, SecretShown, SelectField, settledText } from '../kit/dialog.tsx';
 import { countText, momentText } from '../kit/format.tsx';
 import { WINDOWS } from '../kit/limit-windows.tsx';
 import { MomentField, momentFieldText, momentIn } from '../kit/moment-field.tsx';
@@ -94,20 +94,21 @@ function RecordFields({
   return (
     <>
       {customer === undefined ? (
-        <Field id="key-plan" label="Plan">
-          {plans === null ? (
+        plans === null ? (
+          <Field id="key-plan" label="Plan">
             <input id="key-plan" name="plan" required defaultValue={values.plan} autocomplete="off" />
-          ) : (
-            <select id="key-plan" name="plan" required onChange={choose}>
-              {!values.plan && <option value="">Choose a plan…</option>}
-              {names.map((name) => (
-                <option key={name} value={name} selected={name === values.plan}>
-                  {name}
-                </option>
-              ))}
-            </select>
-          )}
-        </Field>
+          </Field>
+        ) : (
+          <SelectField
+            id="key-plan"
+            name="plan"
+            label="Plan"
+            required
+            options={[...(values.plan ? [] : [CHOOSE_PLAN]), ...names.map((name) => [name, name] as const)]}
+            first={values.plan ?? ''}
+            onChange={choose}
+          />
+        )
       ) : (
         <p>
           It shares the plan and the limits of <bdi>{nameOf(customer)}</bdi>.
@@ -150,6 +151,8 @@ function RecordFields({
     </>
   );
 }
+
+const CHOOSE_PLAN = ['', 'Choose a plan…'] as const;
 
 const LIMITS_HINTS = {
   key: 'Empty: what the plan says.',

@@ -1,10 +1,11 @@
 import { useRef, useState } from 'preact/hooks';
 import { SEARCHED } from '../attributes.js';
+import { Act, Go } from '../kit/act.tsx';
 import { isCustomer, isWholeId } from '../kit/callers.tsx';
 import { type Filter, SPANS } from '../kit/filters.tsx';
 import { later } from '../kit/later.tsx';
 import { Badge } from '../kit/page.tsx';
-import { hrefOf, navigate, usePlace } from '../place.ts';
+import { navigate, usePlace } from '../place.ts';
 import { ApiError, request } from '../requests.ts';
 import type { FoundKey, Key, KeyPage } from '../types.ts';
 import { FILTERED, recordRows } from './attribute-fields.tsx';
@@ -47,11 +48,7 @@ export function Keys() {
       filters={FILTERS}
       onFilter={filter}
       onSecret={findSecret}
-      beside={
-        <a class="button" href={hrefOf('/?callers=near')}>
-          Near a limit
-        </a>
-      }
+      beside={<Go text="Near a limit" path={'/?callers=near'} />}
       rowsOf={({ keys }: KeyPage) => keys}
       tableOf={(keys: readonly Key[], selection) => <KeyTable keys={keys} selection={selection} />}
       csv={(keys: readonly Key[]) => recordRows(keys)}
@@ -113,9 +110,7 @@ function FoundSecret({ found, back }: { found: FoundBySecret; back: () => void }
           long text without spaces is taken for a secret; to search for a name, type a part of it.
         </p>
         <p class="row">
-          <button type="button" onClick={back}>
-            Close
-          </button>
+          <Act text="Close" on={back} />
         </p>
       </div>
     );
@@ -135,9 +130,7 @@ function FoundSecret({ found, back }: { found: FoundBySecret; back: () => void }
       </p>
       <KeyTable keys={[key]} />
       <p class="row">
-        <button type="button" onClick={back}>
-          Back to the list
-        </button>
+        <Act text="Back to the list" on={back} />
       </p>
     </div>
   );

@@ -1,5 +1,6 @@
 import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { Act } from '../kit/act.tsx';
 import { type CsvRows, saveCsv } from '../kit/csv.ts';
 import type { Selection } from '../kit/data-table.tsx';
 import { clearFilters, type Filter, FilterBar, filtersIn } from '../kit/filters.tsx';
@@ -105,9 +106,7 @@ export function ListScreen<T, P extends ListPage>({
     if (id !== null) navigate(`${path}/${id}`);
   };
   const create = Create !== undefined && mayCreate && (
-    <button type="button" class="primary" onClick={() => setCreating(true)}>
-      Create {noun}…
-    </button>
+    <Act text={`Create ${noun}…`} kind="primary" on={() => setCreating(true)} />
   );
   const save = (rows: readonly T[]) => saveCsv(`${noun}s-${new Date().toISOString().slice(0, 10)}.csv`, csv(rows));
   const rows = [...selected.values()];
@@ -146,18 +145,9 @@ export function ListScreen<T, P extends ListPage>({
       {rows.length > 0 && (
         <section class="panel row selected" aria-label="Selected">
           <strong role="status">{plural(rows.length, noun)} selected</strong>
-          {mayChange &&
-            bulk.map((verb) => (
-              <button key={verb} type="button" onClick={() => setDoing(verb)}>
-                {titleOf(verb)}…
-              </button>
-            ))}
-          <button type="button" onClick={() => save(rows)}>
-            Download as CSV
-          </button>
-          <button type="button" class="quiet" onClick={() => setSelected(new Map())}>
-            Clear the selection
-          </button>
+          {mayChange && bulk.map((verb) => <Act text={`${titleOf(verb)}…`} key={verb} on={() => setDoing(verb)} />)}
+          <Act text="Download as CSV" on={() => save(rows)} />
+          <Act text="Clear the selection" kind="quiet" on={() => setSelected(new Map())} />
         </section>
       )}
       {isCreating && Create !== undefined && <Create plans={plans} onClose={close} />}

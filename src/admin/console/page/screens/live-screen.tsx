@@ -1,4 +1,5 @@
 import { useEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
+import { Act } from '../kit/act.tsx';
 import { CallerChoice, useNamedCaller } from '../kit/caller-field.tsx';
 import { callerHref, isCallerId } from '../kit/callers.tsx';
 import { CopyIcon } from '../kit/copy.tsx';
@@ -149,17 +150,11 @@ function Tail({ filter }: { filter: string }) {
         </p>
         <div class="row">
           {isStopped ? (
-            <button type="button" class="primary" onClick={() => setStopped(false)}>
-              Start again
-            </button>
+            <Act text="Start again" kind="primary" on={() => setStopped(false)} />
           ) : (
-            <button type="button" onClick={() => change({ kind: 'pause', on: !isPaused })}>
-              {isPaused ? 'Resume' : 'Pause'}
-            </button>
+            <Act text={isPaused ? 'Resume' : 'Pause'} on={() => change({ kind: 'pause', on: !isPaused })} />
           )}
-          <button type="button" onClick={() => change({ kind: 'clear' })}>
-            Clear
-          </button>
+          <Act text="Clear" on={() => change({ kind: 'clear' })} />
         </div>
       </div>
       <Spoken came={state.came} />

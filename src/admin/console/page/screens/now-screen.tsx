@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import type { Helped } from '../help.tsx';
 import { HelpDialog } from '../help-later.ts';
+import { Act } from '../kit/act.tsx';
 import { CallerName, callerHref, nameOf } from '../kit/callers.tsx';
 import { type Bar, BarChart, BY_QUOTA, Meter, type Series } from '../kit/charts.tsx';
 import { type Column, Table } from '../kit/data-table.tsx';
@@ -314,13 +315,7 @@ function RefusedKeys({ now, keys, help }: { now: NowEvent; keys: readonly Refuse
     cell: (key) => (
       <span class="row">
         {key.state === 'banned' && (
-          <button
-            type="button"
-            aria-label={`Lift the ban of ${nameOf(key)}`}
-            onClick={() => help({ ...key, how: 'lift' })}
-          >
-            Lift…
-          </button>
+          <Act text="Lift…" aria-label={`Lift the ban of ${nameOf(key)}`} on={() => help({ ...key, how: 'lift' })} />
         )}
         {key.unreadable === undefined && <TopUpButton of={key} help={help} />}
       </span>
@@ -362,11 +357,7 @@ const REFUSED_COLUMNS: readonly Column<Refused>[] = [
 /** Not for callers with tokens, whose limits only their tokens name. */
 function TopUpButton({ of: key, help }: { of: Refused | Near; help: (helped: Helped) => void }) {
   if (key.id.startsWith('jwt_')) return null;
-  return (
-    <button type="button" aria-label={`Top up ${nameOf(key)}`} onClick={() => help({ ...key, how: 'topup' })}>
-      Top up…
-    </button>
-  );
+  return <Act text="Top up…" aria-label={`Top up ${nameOf(key)}`} on={() => help({ ...key, how: 'topup' })} />;
 }
 
 const MOST_REFUSED_COLUMNS: readonly Column<MostRefused>[] = [

@@ -1,7 +1,8 @@
 import { useState } from 'preact/hooks';
 import { callersText } from '../../../../model/caller-count.ts';
+import { Act } from '../kit/act.tsx';
 import { CallerName } from '../kit/callers.tsx';
-import { Table } from '../kit/data-table.tsx';
+import { type Column, Table } from '../kit/data-table.tsx';
 import { countText, Prose } from '../kit/format.tsx';
 import type { AffectedCaller, AffectedPlan } from '../types.ts';
 
@@ -20,6 +21,16 @@ export function Affected({ affected }: { affected: readonly AffectedPlan[] | nul
   );
 }
 
+const COLUMNS: readonly Column<AffectedCaller>[] = [
+  {
+    title: 'Name',
+    isName: true,
+    sort: ({ id, name }) => name ?? id,
+    cell: ({ id, name, owner }) => <CallerName id={id} name={name} owner={owner} />,
+  },
+  { title: 'Limits', cell: ({ limits, breaks }) => <Limits of={limits} breaks={breaks} /> },
+];
+
 function OfPlan({ plan, keys, customers, keysOfCustomers, callers }: AffectedPlan) {
   const [isOpen, setOpen] = useState(false);
   const more = keys + customers - callers.length;
@@ -32,32 +43,12 @@ function OfPlan({ plan, keys, customers, keysOfCustomers, callers }: AffectedPla
         <span class="muted">
           <Prose text={callersText({ customers, keysOfCustomers, ownKeys: keys })} />
         </span>
-        <button type="button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
-          {isOpen ? 'Hide them' : 'Show them'}
-        </button>
+        <Act text={isOpen ? 'Hide them' : 'Show them'} aria-expanded={isOpen} on={() => setOpen(!isOpen)} />
       </p>
       {isOpen && (
-        <>
-          <Table
-            caption={`Keys and customers of ${plan}`}
-            rows={callers}
-            keyOf={({ id }: AffectedCaller) => id}
-            columns={[
-              {
-                title: 'Name',
-                isName: true,
-                sort: ({ id, name }: AffectedCaller) => name ?? id,
-                cell: ({ id, name, owner }: AffectedCaller) => <CallerName id={id} name={name} owner={owner} />,
-              },
-              {
-                title: 'Limits',
-                cell: ({ limits, breaks }: AffectedCaller) => <Limits of={limits} breaks={breaks} />,
-              },
-            ]}
-          />
-          {more > 0 && <p class="muted">And {countText(more)} more.</p>}
-        </>
+        <Table caption={`Keys and customers of ${plan}`} rows={callers} keyOf={({ id }) => id} columns={COLUMNS} />
       )}
+      {isOpen && more > 0 && <p class="muted">And {countText(more)} more.</p>}
     </div>
   );
 }

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect } from 'preact/hooks';
+import { Act } from '../kit/act.tsx';
 import { Running, useRun } from '../kit/run.tsx';
 import { Empty, Problem } from '../kit/states.tsx';
 import { isPassing, request } from '../requests.ts';
@@ -50,9 +51,7 @@ export function WithComparison({
   return (
     <Empty title="Cancelled.">
       <p>
-        <button type="button" onClick={compare}>
-          Compare again
-        </button>
+        <Act text="Compare again" on={compare} />
       </p>
     </Empty>
   );

@@ -1,7 +1,8 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { callersText } from '../../../../model/caller-count.ts';
-import { Table } from '../kit/data-table.tsx';
+import { Act } from '../kit/act.tsx';
+import { type Column, Table } from '../kit/data-table.tsx';
 import { ChangeDialog, ReasonField, reasonIn } from '../kit/dialog.tsx';
 import { Editor, type EditorHandle } from '../kit/editor.tsx';
 import { countText, Prose, plural } from '../kit/format.tsx';
@@ -130,13 +131,7 @@ function Steps({ at, draft }: { at: Step; draft: Draft }) {
               {i + 1}
             </span>
             <span>
-              {name}
-              {notes[path] !== '' && (
-                <>
-                  {' '}
-                  <span class="muted">{notes[path]}</span>
-                </>
-              )}
+              {name} {notes[path] !== '' && <span class="muted">{notes[path]}</span>}
             </span>
           </a>
         </li>
@@ -157,9 +152,7 @@ function Discard({ discard }: { discard: () => void }) {
   };
   return (
     <>
-      <button type="button" onClick={() => setOpen(true)}>
-        Discard…
-      </button>
+      <Act text="Discard…" on={() => setOpen(true)} />
       {isOpen && (
         <ChangeDialog
           title="Discard the draft of plans.yaml"
@@ -184,12 +177,8 @@ function ChangedMeanwhile({ load, keepDraft }: { load: () => void; keepDraft: ()
         now; what the other person changed is undone unless you make the same change.
       </p>
       <p class="row">
-        <button type="button" onClick={keepDraft}>
-          Keep my draft
-        </button>
-        <button type="button" onClick={load}>
-          Discard it and load the file
-        </button>
+        <Act text="Keep my draft" on={keepDraft} />
+        <Act text="Discard it and load the file" on={load} />
       </p>
     </div>
   );
@@ -264,9 +253,7 @@ function Edit({ draft, change }: StepProps) {
             <p id="plans-text-state" role="status">
               <CheckState checked={checked?.result ?? null} isChecked={isChecked} error={error} />
             </p>
-            <button type="button" class="primary" onClick={() => navigate('/plans/compare')}>
-              Compare
-            </button>
+            <Act text="Compare" kind="primary" on={() => navigate('/plans/compare')} />
           </div>
           {marks.length > 0 && (
             <ul class="faults" aria-label="Faults and warnings">
@@ -328,13 +315,8 @@ function CheckState({
         </Badge>
       ) : (
         <Badge kind="done">No faults</Badge>
-      )}
-      {warnings > 0 && (
-        <>
-          {' '}
-          <Badge kind="warn">{plural(warnings, 'warning')}</Badge>
-        </>
-      )}
+      )}{' '}
+      {warnings > 0 && <Badge kind="warn">{plural(warnings, 'warning')}</Badge>}
       {!isChecked && (
         <span class="muted" aria-hidden="true">
           {' '}
@@ -367,9 +349,7 @@ function HasFaults({ checked }: { checked: Checked }) {
       <p class="state-title">The draft has {plural(faultCount(checked), 'fault')}</p>
       <p>A gateway would refuse it. Correct the faults first.</p>
       <p>
-        <button type="button" onClick={() => navigate('/plans/edit')}>
-          Back to the editor
-        </button>
+        <Act text="Back to the editor" on={() => navigate('/plans/edit')} />
       </p>
     </div>
   );
@@ -389,9 +369,7 @@ function Unchanged() {
     <Empty title="Nothing is changed yet.">
       <p>The draft is the file as it is.</p>
       <p>
-        <button type="button" onClick={() => navigate('/plans/edit')}>
-          Back to the editor
-        </button>
+        <Act text="Back to the editor" on={() => navigate('/plans/edit')} />
       </p>
     </Empty>
   );
@@ -439,45 +417,8 @@ function Comparison({ changes, affected, refused, live, warnings }: Compared) {
           <Table
             caption="Changes of the draft against the plans in force"
             rows={changes}
-            keyOf={({ plan, what }: PlanChange) => `${plan} ${what}`}
-            columns={[
-              {
-                title: 'Plan',
-                isName: true,
-                cell: ({ plan }: PlanChange) =>
-                  plan === null ? (
-                    <span class="muted">every caller</span>
-                  ) : (
-                    <strong class="clamp">
-                      <bdi>{plan}</bdi>
-                    </strong>
-                  ),
-              },
-              {
-                title: 'What',
-                cell: ({ what }: PlanChange) => (
-                  <>
-                    {wordsOf(what)} <code class="muted small">{what}</code>
-                  </>
-                ),
-              },
-              { title: 'Change', cell: (change: PlanChange) => <ChangeSign {...change} /> },
-              {
-                title: 'In force',
-                cell: ({ what, from, change }: PlanChange) =>
-                  what === 'plan' && change === 'removed' ? 'present' : valueText(what, from),
-              },
-              {
-                title: 'Draft',
-                cell: ({ what, to, change }: PlanChange) => (
-                  <strong>{what === 'plan' && change === 'added' ? 'present' : valueText(what, to)}</strong>
-                ),
-              },
-              {
-                title: 'Whom it affects',
-                cell: (change: PlanChange) => (change.plan === null ? '–' : <Prose text={usersOf(change)} />),
-              },
-            ]}
+            keyOf={({ plan, what }) => `${plan} ${what}`}
+            columns={CHANGE_COLUMNS}
           />
         )}
       </Section>
@@ -510,18 +451,49 @@ function Comparison({ changes, affected, refused, live, warnings }: Compared) {
         </Section>
       )}
       <div class="row">
-        <button type="button" onClick={() => navigate('/plans/apply')}>
-          Skip to Apply
-        </button>
-        <button type="button" class="primary" onClick={() => navigate('/plans/simulate')}>
-          Simulate
-        </button>
+        <Act text="Skip to Apply" on={() => navigate('/plans/apply')} />
+        <Act text="Simulate" kind="primary" on={() => navigate('/plans/simulate')} />
       </div>
     </>
   );
 }
 
 const MAX_WARNINGS = 20;
+
+const CHANGE_COLUMNS: readonly Column<PlanChange>[] = [
+  {
+    title: 'Plan',
+    isName: true,
+    cell: ({ plan }) =>
+      plan === null ? (
+        <span class="muted">every caller</span>
+      ) : (
+        <strong class="clamp">
+          <bdi>{plan}</bdi>
+        </strong>
+      ),
+  },
+  {
+    title: 'What',
+    cell: ({ what }) => (
+      <>
+        {wordsOf(what)} <code class="muted small">{what}</code>
+      </>
+    ),
+  },
+  { title: 'Change', cell: (change) => <ChangeSign {...change} /> },
+  {
+    title: 'In force',
+    cell: ({ what, from, change }) => (what === 'plan' && change === 'removed' ? 'present' : valueText(what, from)),
+  },
+  {
+    title: 'Draft',
+    cell: ({ what, to, change }) => (
+      <strong>{what === 'plan' && change === 'added' ? 'present' : valueText(what, to)}</strong>
+    ),
+  },
+  { title: 'Whom it affects', cell: (change) => (change.plan === null ? '–' : <Prose text={usersOf(change)} />) },
+];
 
 /** How many customers and active keys a change affects. */
 function usersOf({ keys, keysOfCustomers, customers }: PlanChange): string {
@@ -612,9 +584,7 @@ function Simulate({ draft, change }: StepProps) {
         </p>
       )}
       <div class="row">
-        <button type="button" class={result === null ? '' : 'primary'} onClick={() => navigate('/plans/apply')}>
-          Apply
-        </button>
+        <Act text="Apply" kind={result === null ? '' : 'primary'} on={() => navigate('/plans/apply')} />
       </div>
     </>
   );
@@ -691,9 +661,7 @@ function Write({
     <Section title="Write the file">
       <div class="panel row">
         <p>Replaces {path} of this gateway. It reloads the file at once; your copy in Git does not change.</p>
-        <button type="button" class="primary" onClick={() => setOpen(true)}>
-          Write {path}…
-        </button>
+        <Act text={`Write ${path}…`} kind="primary" on={() => setOpen(true)} />
       </div>
       {isOpen && (
         <ChangeDialog title={`Write ${path}`} action={`Write ${path}`} act={write} onClose={() => setOpen(false)}>

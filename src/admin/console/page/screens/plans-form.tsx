@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { Act, Fault } from '../kit/act.tsx';
 import { Field } from '../kit/dialog.tsx';
 import { WINDOWS } from '../kit/limit-windows.tsx';
 import { ApiError, request, usePaused } from '../requests.ts';
@@ -67,11 +68,7 @@ export function PlanForm({ text, onText }: { text: string; onText: (text: string
   };
   return (
     <aside class="panel plan-form" aria-label="Form">
-      {error !== null && (
-        <p class="problem-line" role="alert">
-          {error}
-        </p>
-      )}
+      <Fault of={error} />
       {shown?.isReadable === false ? (
         <p class="muted">The text has a fault in its YAML. Correct it, and the form shows the plans again.</p>
       ) : (
@@ -171,11 +168,7 @@ function Limits({
     <fieldset>
       <legend class="row spread">
         <bdi>{title}</bdi>
-        {isRemovable && (
-          <button type="button" class="quiet" onClick={() => edit({ path: [...removes], value: null })}>
-            Remove
-          </button>
-        )}
+        {isRemovable && <Act text="Remove" kind="quiet" on={() => edit({ path: [...removes], value: null })} />}
       </legend>
       <div class="grid">
         {WINDOWS.map((window) => {

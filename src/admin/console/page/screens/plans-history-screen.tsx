@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
+import { Act } from '../kit/act.tsx';
 import { Table } from '../kit/data-table.tsx';
-import { ChangeDialog, Field, ReasonField, reasonIn } from '../kit/dialog.tsx';
+import { ChangeDialog, ReasonField, reasonIn, SelectField } from '../kit/dialog.tsx';
 import { Time } from '../kit/format.tsx';
 import { Badge, Page, Section } from '../kit/page.tsx';
 import { PatchText } from '../kit/patch-view.tsx';
@@ -55,13 +56,8 @@ function Versions() {
                       <>
                         <a href={hrefOf(`/plans/history/${version}?number=${number}`)}>
                           <code>{version}</code>
-                        </a>
-                        {number === latestOf({ versions, unreadable })?.number && (
-                          <>
-                            {' '}
-                            <Good of={known}>In force</Good>
-                          </>
-                        )}
+                        </a>{' '}
+                        {number === latestOf({ versions, unreadable })?.number && <Good of={known}>In force</Good>}
                       </>
                     ),
                   },
@@ -145,7 +141,16 @@ function Version({ name }: { name: string }) {
   );
   const isInForce = name === inForce;
   const beside = !isInForce && shown.reading.state === 'known' && <Restore of={shown.reading.value} />;
-  const choose = (event: Event) => changeQuery({ against: (event.target as HTMLSelectElement).value });
+  const noteOf = ({ version, since }: PlansVersion) =>
+    version === before
+      ? 'the one before'
+      : version === inForce
+        ? 'in force'
+        : `${since.slice(0, 16).replace('T', ' ')} UTC`;
+  const choices = [
+    ...(before === null && against === name ? [[name, 'no version before it'] as const] : []),
+    ...others.map((one) => [one.version, `${one.version}, ${noteOf(one)}`] as const),
+  ];
   return (
     <Page title={`Plans ${name}`} back={{ title: 'History of plans', path: '/plans/history' }} beside={beside}>
       <Shown
@@ -172,21 +177,13 @@ function Version({ name }: { name: string }) {
               <Section title="What it changed">
                 <div class="stack">
                   {others.length > 0 && (
-                    <Field id="against" label="Compared with">
-                      <select id="against" value={against ?? ''} onChange={choose}>
-                        {before === null && against === name && <option value={name}>no version before it</option>}
-                        {others.map(({ version, since }) => (
-                          <option key={version} value={version}>
-                            {version}
-                            {version === before
-                              ? ', the one before'
-                              : version === inForce
-                                ? ', in force'
-                                : `, ${since.slice(0, 16).replace('T', ' ')} UTC`}
-                          </option>
-                        ))}
-                      </select>
-                    </Field>
+                    <SelectField
+                      id="against"
+                      label="Compared with"
+                      value={against ?? ''}
+                      options={choices}
+                      onChange={({ currentTarget }) => changeQuery({ against: currentTarget.value })}
+                    />
                   )}
                   {patch === '' ? (
                     <Empty
@@ -250,9 +247,7 @@ function Restore({ of: shown }: { of: ShownPlansVersion }) {
   };
   return (
     <>
-      <button type="button" class="primary" onClick={() => setOpen(true)}>
-        Restore…
-      </button>
+      <Act text="Restore…" kind="primary" on={() => setOpen(true)} />
       {isOpen && <RestoreDialog of={shown} act={act} onClose={() => setOpen(false)} />}
     </>
   );

@@ -1,3 +1,4 @@
+import { Go } from '../kit/act.tsx';
 import { type Column, Table } from '../kit/data-table.tsx';
 import { FilterBar } from '../kit/filters.tsx';
 import { countText, lengthText, plural } from '../kit/format.tsx';
@@ -5,7 +6,7 @@ import { WINDOWS } from '../kit/limit-windows.tsx';
 import { Badge, Facts, Page, Section } from '../kit/page.tsx';
 import { usePlansInForce } from '../kit/plans-in-force.ts';
 import { Shown } from '../kit/states.tsx';
-import { hrefOf, usePlace } from '../place.ts';
+import { usePlace } from '../place.ts';
 import { hasUnsavedDraft } from '../plans-kept.ts';
 import type { InForce, Plan } from '../types.ts';
 
@@ -15,12 +16,8 @@ export function Plans() {
   const isUnsaved = hasUnsavedDraft();
   const edit = (
     <>
-      <a class="button" href={hrefOf('/plans/history')}>
-        History
-      </a>{' '}
-      <a class="button primary" href={hrefOf('/plans/edit')}>
-        {isUnsaved ? 'Continue the draft' : 'Edit plans'}
-      </a>
+      <Go text="History" path={'/plans/history'} />{' '}
+      <Go text={isUnsaved ? 'Continue the draft' : 'Edit plans'} path={'/plans/edit'} kind="primary" />
     </>
   );
   return (
@@ -136,19 +133,9 @@ function WindowCell({ window, limit, form, shadow, isNamed = false }: Plan['wind
       <span>
         {isNamed && `Each ${window}: `}
         {value}
-      </span>
-      {limit !== 'unlimited' && form !== 'fixed' && (
-        <>
-          {' '}
-          <span class="muted">{form}</span>
-        </>
-      )}
-      {shadow && (
-        <>
-          {' '}
-          <span class="tag">shadow: refuses no request</span>
-        </>
-      )}
+      </span>{' '}
+      {limit !== 'unlimited' && form !== 'fixed' && <span class="muted">{form}</span>}{' '}
+      {shadow && <span class="tag">shadow: refuses no request</span>}
     </div>
   );
 }
@@ -173,13 +160,8 @@ function FurtherLimits({ eachKey, groups = [], inFlight, units }: Plan) {
         <div class="plan-window">
           <span>
             <bdi>{name}</bdi>: {[...windowTexts(windows), ...unitTexts(ofGroup)].join(', ')}
-          </span>
-          {instead && (
-            <>
-              {' '}
-              <span class="tag">in place of the limits of the plan</span>
-            </>
-          )}
+          </span>{' '}
+          {instead && <span class="tag">in place of the limits of the plan</span>}
           <div class="hint">
             <bdi>{routes.join(', ')}</bdi>
           </div>

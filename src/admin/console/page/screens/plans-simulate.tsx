@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { Fault } from '../kit/act.tsx';
 import { CallerName } from '../kit/callers.tsx';
 import { BarChart, type Series } from '../kit/charts.tsx';
 import { type Column, Table } from '../kit/data-table.tsx';
@@ -88,11 +89,7 @@ export function SimulateForm({ run, simulate }: { run: Run; simulate: (record: S
             ></textarea>
           </Field>
         )}
-        {error !== null && (
-          <p class="problem-line" role="alert">
-            {error}
-          </p>
-        )}
+        <Fault of={error} />
         <div>
           <button type="submit" class="primary" aria-busy={run.since !== null}>
             Run the simulation
@@ -179,29 +176,7 @@ export function SimulationReport({ report, moreCallers = 0, timeline, kept, isCo
         )}
       </Section>
       <Section title="By plan">
-        <Table
-          caption="What would change, by plan"
-          rows={byPlan}
-          keyOf={({ plan }: PlanCounts) => plan}
-          columns={[
-            {
-              title: 'Plan',
-              isName: true,
-              cell: ({ plan, limits }: PlanCounts) => (
-                <>
-                  <strong class="clamp">
-                    <bdi>{plan}</bdi>
-                  </strong>{' '}
-                  <span class="muted small">
-                    <Prose text={limits ?? 'not in the draft'} />
-                  </span>
-                </>
-              ),
-            },
-            { title: 'Keys', isNumber: true, cell: ({ keys }: PlanCounts) => countText(keys) },
-            ...countColumns(({ counts }: PlanCounts) => counts),
-          ]}
-        />
+        <Table caption="What would change, by plan" rows={byPlan} keyOf={({ plan }) => plan} columns={PLAN_COLUMNS} />
       </Section>
       <CallersTouched callers={callers} />
       {moreCallers > 0 && (
@@ -222,7 +197,7 @@ function lostBy({ recorded, simulated }: Counts): number {
 /** What was, what would be, and the difference. */
 function countColumns<Row>(countsOf: (row: Row) => Counts): Column<Row>[] {
   return [
-    { title: 'Requests', isNumber: true, cell: (row) => countText(countsOf(row).requests) },
+    { title: 'Requests', as: 'count', of: (row) => countsOf(row).requests },
     {
       title: 'Refused',
       isNumber: true,
@@ -254,15 +229,47 @@ function Change({ from, to }: { from: number; to: number }) {
   );
 }
 
+const PLAN_COLUMNS: readonly Column<PlanCounts>[] = [
+  {
+    title: 'Plan',
+    isName: true,
+    cell: ({ plan, limits }) => (
+      <>
+        <strong class="clamp">
+          <bdi>{plan}</bdi>
+        </strong>{' '}
+        <span class="muted small">
+          <Prose text={limits ?? 'not in the draft'} />
+        </span>
+      </>
+    ),
+  },
+  { title: 'Keys', as: 'count', of: ({ keys }) => keys },
+  ...countColumns(({ counts }: PlanCounts) => counts),
+];
+
 /** How many callers are listed at first. */
-const MAX_CALLERS = 25;
+const LEAST = 25;
 
 /** Customers, whose limits their keys share, and keys without one: those for whom it gets worse first. */
 function CallersTouched({ callers }: { callers: readonly CallerCounts[] }) {
-  const [isWhole, setWhole] = useState(false);
   const sorted = callers.toSorted((a, b) => lostBy(b) - lostBy(a));
-  const shown = isWhole ? sorted : sorted.slice(0, MAX_CALLERS);
-  const names = useNames(shown.map(({ id }) => id));
+  const names = useNames(sorted.map(({ id }) => id));
+  const columns: readonly Column<CallerCounts>[] = [
+    {
+      title: 'Customer or key',
+      isName: true,
+      cell: ({ id, plan, keys }) => (
+        <>
+          <CallerName id={id} name={names.get(id) ?? null} owner={null} plan={plan} />
+          {keys !== null && <span class="hint">{plural(keys, 'key')}</span>}
+        </>
+      ),
+    },
+    { title: 'Plan', of: ({ plan }) => plan },
+    ...countColumns((caller: CallerCounts) => caller),
+    { title: 'First ban would begin', as: 'time', of: ({ bannedAt }) => bannedAt },
+  ];
   return (
     <Section
       title="Whom it concerns"
@@ -271,43 +278,7 @@ function CallersTouched({ callers }: { callers: readonly CallerCounts[] }) {
       {callers.length === 0 ? (
         <Empty title="No caller was refused, and none would be." />
       ) : (
-        <Table
-          caption="Whom it concerns"
-          rows={shown}
-          keyOf={({ id }: CallerCounts) => id}
-          columns={[
-            {
-              title: 'Customer or key',
-              isName: true,
-              cell: ({ id, plan, keys }: CallerCounts) => (
-                <>
-                  <CallerName id={id} name={names.get(id) ?? null} owner={null} plan={plan} />
-                  {keys !== null && <span class="hint">{plural(keys, 'key')}</span>}
-                </>
-              ),
-            },
-            {
-              title: 'Plan',
-              cell: ({ plan }: CallerCounts) => (
-                <span class="clamp">
-                  <bdi>{plan}</bdi>
-                </span>
-              ),
-            },
-            ...countColumns((caller: CallerCounts) => caller),
-            {
-              title: 'First ban would begin',
-              cell: ({ bannedAt }: CallerCounts) => (bannedAt === null ? '–' : <Time at={bannedAt} />),
-            },
-          ]}
-        />
-      )}
-      {!isWhole && callers.length > MAX_CALLERS && (
-        <p class="after">
-          <button type="button" onClick={() => setWhole(true)}>
-            Show all {countText(callers.length)}
-          </button>
-        </p>
+        <Table caption="Whom it concerns" rows={sorted} keyOf={({ id }) => id} columns={columns} least={LEAST} />
       )}
     </Section>
   );
