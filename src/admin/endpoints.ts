@@ -94,7 +94,7 @@ function invocationOf(
   const versions = ifMatch === null ? null : versionsOf(call);
   if (versions === undefined && ifMatch === 'required') {
     const message =
-      'Send If-Match with the ETag of what is replaced, so that no change of somebody else is overwritten.';
+      'Send If-Match with the ETag of what is replaced, so that no change of another person is overwritten.';
     throw new Refused('precondition_required', message);
   }
   return {

@@ -83,7 +83,7 @@ export interface AdminListener {
  * balancers send many, and they reveal nothing that helps an attacker: faults of the settings, which name paths and quote values,
  * are shown under a name of the listener alone.
  *
- * Attack: somebody who reaches the listener opens connections until the gateway has no file left for its callers or its
+ * Attack: a client that reaches the listener opens connections until the gateway has no file left for its callers or its
  * store. So they are bounded, in total and for each address; see `Places`.
  * @throws Failure `cannot_listen`
  */

@@ -22,10 +22,10 @@ interface OidcOptions {
   readonly onTrouble: (reason: string) => void;
 }
 
-/** Why nobody is signed in, as a sentence for the person at the browser. */
+/** Why the sign-in failed, as a sentence for the person at the browser. */
 interface NotSignedIn {
   /**
-   * `refused`: the response is none to a sign-in of this browser, or what the provider says of it is wrong. `forbidden`: the provider or the
+   * `refused`: the response belongs to no sign-in of this browser, or does not verify. `forbidden`: the provider or the
    * settings refuse the person. `unavailable`: the provider cannot be used. `busy`: too many sign-ins run.
    */
   readonly kind: 'refused' | 'forbidden' | 'unavailable' | 'busy';
@@ -58,10 +58,10 @@ class ProviderError extends Error {}
  * loaded at the first sign-in, makes and checks the messages.
  *
  * State, nonce and PKCE verifier of a sign-in are derived from the secret in a cookie of its browser. So the gateway keeps nothing, any
- * gateway on the store can end a sign-in that another one began, and nobody without the cookie can make a response fit.
+ * gateway on the store can complete a sign-in that another one began, and without the cookie a response cannot be made to fit.
  *
  * Attacks: login CSRF and swapped codes, where a browser brings the response to a sign-in of another one (state, nonce, verifier); a response of
- * another provider (`iss`, RFC 9207); an ID token that somebody else has signed or that is for another client (`enableNonRepudiationChecks`:
+ * another provider (`iss`, RFC 9207); an ID token that another party has signed or that is for another client (`enableNonRepudiationChecks`:
  * by itself the library trusts the connection to the token endpoint and verifies no signature).
  */
 export class OidcSignIn {

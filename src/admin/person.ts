@@ -6,7 +6,7 @@ const MAX_NAME = 256;
 /** Values of the role claim that are looked at. */
 const MAX_VALUES = 1_000;
 
-/** A person whom somebody else has signed in: an authenticating proxy or an OpenID provider. */
+/** A person who was signed in by an authenticating proxy or an OpenID provider. */
 export interface Person {
   readonly name: string;
   readonly role: Role;

@@ -119,7 +119,7 @@ export interface DescribedPathItem {
 const MAX_HOPS = 16;
 
 /**
- * What a reference leads to, or the value itself if it is none.
+ * What a reference leads to; the value itself if it is not a reference.
  * @throws DescriptionFault
  */
 export function resolved(root: unknown, value: unknown, at: string): { readonly value: unknown; readonly at: string } {

@@ -298,7 +298,8 @@ function faultOfServerList(text: string, kind: 'cluster' | 'sentinel'): string |
       : `has a path, and a cluster has none: ${allowed}`;
   }
   if (kind === 'sentinel' && name === '') return `does not say what the Sentinels call the primary: ${allowed}`;
-  if (!DATABASE.test(database) || rest.length > 0) return `has a path that is no name and database number: ${allowed}`;
+  if (!DATABASE.test(database) || rest.length > 0)
+    return `has a path that is not a name and a database number: ${allowed}`;
   for (const [parameter] of new URLSearchParams(query)) {
     if (!PARAMETERS[kind].includes(parameter)) return `has a parameter that is not known: ${parametersHint(kind)}`;
   }

@@ -167,7 +167,7 @@ function isUrl(jwks: string): boolean {
 
 /**
  * Attack: a person in the middle replaces the issuer's keys and signs tokens for any subject. So keys from another machine
- * are fetched over https only, and so is everything else that decides who somebody is.
+ * are fetched over https only, and so is everything else that decides who a caller is.
  */
 export function isSource(jwks: string): boolean {
   if (!isUrl(jwks)) return true;

@@ -66,7 +66,7 @@ export const readSecret: SecretReader = (file) => secretIn(file, false);
 /** The same for a file that the process has read before: a pipe or a device is a fault then. */
 export const rereadSecret: SecretReader = (file) => secretIn(file, true);
 
-/** Whether a file, which can be read, is one that every user of the machine may read. A pipe or a device is none. */
+/** Whether a file, which can be read, is one that every user of the machine may read. False for a pipe or a device. */
 export function isReadableByAll(file: string): boolean {
   const found = statSync(file, { throwIfNoEntry: false });
   return found?.isFile() === true && (found.mode & 0o004) !== 0;

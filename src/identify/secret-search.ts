@@ -11,7 +11,7 @@ export interface KeyMatch {
   readonly secret: StoredSecret | null;
   /** The digest under an older pepper; null if the secret was found under the newest. */
   readonly oldDigest: string | null;
-  /** The secret was one of the key's, and is none any more. */
+  /** The secret was one of the key's and has ended. */
   readonly hasEnded: boolean;
 }
 

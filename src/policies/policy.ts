@@ -22,7 +22,7 @@ export interface PolicyRequest {
   readonly query: string;
   /**
    * The header fields, by name in lower case; those that were sent several times are joined with `, `. Those of the
-   * gateway (X-Consumer-…, X-Forwarded-…, X-Request-Id and others) are missing, whoever sent them, and so are those that are not
+   * gateway (X-Consumer-…, X-Forwarded-…, X-Request-Id and others) are missing, also when the caller sent them, and so are those that are not
    * forwarded to the service, apart from `host` and `content-length`.
    */
   readonly headers: Readonly<Record<string, string | undefined>>;

@@ -140,7 +140,7 @@ export function* pathRouterOf(routes: readonly Route[]): Generator<void, PathRou
   };
 }
 
-/** @returns the path as ambiguous between two matches, of which null is none */
+/** @returns the path as ambiguous between two matches; null stands for no match */
 export function ambiguous(one: Match | null, other: Match | null): AmbiguousPath {
   const isWithoutKey = [one, other].some((match) => (match?.route.perAddress ?? null) !== null);
   return isWithoutKey ? AMBIGUOUS_WITHOUT_KEY : AMBIGUOUS_WITH_KEY;

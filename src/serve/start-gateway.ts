@@ -35,7 +35,7 @@ export async function startGateway(
 }
 
 /**
- * Watches the process of a gateway that serves, until the gateway has stopped. Nobody else notices when this process hangs.
+ * Watches the process of a gateway that serves, until the gateway has stopped. Nothing else notices when this process hangs.
  * Not part of `runGateway`, because a gateway in another program's process must not end that.
  */
 function watched(

@@ -58,7 +58,7 @@ export interface Terminal {
   readonly style?: Style;
   /** False if tables have no header (`--no-header`). */
   readonly hasHeader?: boolean;
-  /** Returns the size of the terminal at this moment: the person may resize it. Absent if standard output is none. */
+  /** Returns the size of the terminal at this moment: the person may resize it. Absent if standard output is not a terminal. */
   readonly size?: () => { readonly columns: number; readonly rows: number };
   /**
    * Asks the person at the terminal and resolves to the answer, or to null if the person ended the input. Null or absent if standard

@@ -27,7 +27,7 @@ export interface UnparsedOptions extends HeadLimits {
   ) => { readonly status: number; readonly fields: readonly string[]; readonly body: string };
   /** Counts a response to bytes that node:http could not parse as a request. */
   readonly onUnparsed: (code: ErrorCode) => void;
-  /** Somebody at this address has sent plain HTTP where HTTPS is spoken, and was answered so. */
+  /** A client at this address has sent plain HTTP where HTTPS is spoken, and was told so. */
   readonly onPlainHttp: (clientAddress: string | null) => void;
 }
 

@@ -32,7 +32,7 @@ export function may(has: Role, needs: Role): boolean {
 
 export async function signOut(everywhere: boolean): Promise<void> {
   await request('DELETE', `/admin/session${everywhere ? '?everywhere=true' : ''}`);
-  // Whoever has a draft was asked before: the browser need not ask again.
+  // The person was asked about a draft before: the browser need not ask again.
   keep(null);
   window.location.reload();
 }

@@ -117,7 +117,7 @@ function latestOf({ versions: [latest], unreadable: [hidden] }: PlansHistory): P
 /** Who brought a version into force. A gateway that reads a file does not know its author. */
 function byText({ by, from }: Pick<PlansVersion, 'by' | 'from'>): string {
   if (by === null) return 'unknown: the entry in the store is damaged';
-  return from === 'file' ? 'whoever wrote the file' : actorText(by);
+  return from === 'file' ? 'the author of the file' : actorText(by);
 }
 
 function Version({ name }: { name: string }) {
