@@ -116,6 +116,7 @@ const GROUPS: Readonly<Record<string, readonly Entry[]>> = {
     ...changesUnder('usage'),
     ['List the bans in force', bansList],
     ...changesUnder('bans'),
+    ...changesUnder('cache'),
     ['List who still calls deprecated routes', deprecations],
     ['List who changed what', audit],
   ],

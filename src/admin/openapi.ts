@@ -137,7 +137,7 @@ function inputOf(line: string, input: z.ZodType, schemas: Schemas): { parameters
 }
 
 function responsesOf(operation: AnyOperation, mayBeInvalid: boolean, hasBody: boolean, schemas: Schemas): Json {
-  const { action, line, once, on, output } = operation;
+  const { action, line, once, on, output, keepsNothing } = operation;
   const { ifMatch, etag, location } = fieldsOf(operation);
   const fails: AnyOperation['fails'] = { ...(line.includes('{') ? { not_found: true } : {}), ...operation.fails };
   const headers = withId({
@@ -148,7 +148,7 @@ function responsesOf(operation: AnyOperation, mayBeInvalid: boolean, hasBody: bo
     ...(isPaged(operation) ? { Link: ref('headers', 'Link') } : {}),
   });
   const done = { description: resultOf(operation), headers, content: jsonOf(schemas.of(output)) };
-  const mayBeUndone = action !== undefined && on === 'store';
+  const mayBeUndone = action !== undefined && on === 'store' && keepsNothing !== true;
   const usual = [
     ...(mayBeInvalid ? (['Invalid'] as const) : []),
     ...(['Unauthorized', 'Forbidden', 'TooMany'] as const),

@@ -106,6 +106,7 @@ function checkRoute(route: unknown, around: Surroundings, fault: Note, warn: Not
   checkBodyTime(route, listen, warn);
   checkIdleTimeout(route, warn);
   checkRetries(route, upstreams, fault, warn);
+  checkCache(route, fault, warn);
   checkReserves(route, around, fault);
 }
 
@@ -271,6 +272,17 @@ function checkRetries(route: unknown, upstreams: unknown, fault: Note, warn: Not
   if (!attempt.success || response === null || attempt.data < response) return;
   const message = `must be shorter than the response timeout of the route (${response} ms), which is for all attempts together.`;
   fault([...at, 'attemptTimeout'], message);
+}
+
+/** Only what a service answers to GET can be stored. */
+function checkCache(route: unknown, fault: Note, warn: Note): void {
+  if (field(route, 'cache') === undefined) return;
+  const reply = ['redirect', 'respond'].find((name) => field(route, name) !== undefined);
+  if (reply !== undefined) warn(['cache'], `has no effect beside \`${reply}\`; leave it out.`, 'key');
+  const methods = asArray(field(route, 'methods'));
+  if (methods.length > 0 && !methods.includes('GET')) {
+    fault(['cache'], 'needs GET among `methods`: no other response is stored.', 'key');
+  }
 }
 
 /** The deadline for the head of a response on a route; null if it cannot be read. */

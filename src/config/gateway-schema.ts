@@ -5,6 +5,7 @@ import { addresses, scopes } from '../model/attributes.ts';
 import { limitsOf, MAX_LIMIT } from '../model/plan.ts';
 import { WINDOWS } from '../model/values.ts';
 import type { Brownout } from '../routing/brownouts.ts';
+import type { CachedRoute } from '../routing/route.ts';
 import { routeCost } from './charges.ts';
 import { jwtSchema, keysSchema, oidcSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './setting-values.ts';
@@ -773,6 +774,44 @@ const retries = z
     onStatus: on.filter((failure) => failure !== 'connection'),
   }));
 
+const CACHE_RULE = 'must be `true`, or a mapping with `shared`, `fields` and `ttl`, which may be empty';
+
+/** `cache` of a route. */
+const routeCache = z
+  .union(
+    [
+      z.literal(true),
+      z.strictObject({
+        shared: z
+          .boolean()
+          .prefault(false)
+          .describe(
+            '`true` gives all callers the same stored response. Without it, each caller gets those to its own requests alone. Say `true` only if the service gives every caller the same, or names what its response depends on in Vary.',
+          ),
+        fields: z
+          .array(values.token(), 'must be a list of names of fields')
+          .max(20, 'must not have more than 20 names')
+          .prefault([])
+          .transform((names): readonly string[] => names.map((name) => name.toLowerCase()))
+          .describe(
+            'Fields of the request that a response depends on, although the service does not name them in Vary: requests that differ in one of them get responses of their own.',
+          ),
+        ttl: duration('0s', '365d')
+          .prefault('0s')
+          .describe(
+            'For how long a response is fresh that has neither Cache-Control nor Expires nor Pragma. With `0s`, such a response is not stored.',
+          ),
+      }),
+    ],
+    CACHE_RULE,
+  )
+  .transform(
+    (rules): CachedRoute =>
+      rules === true
+        ? { isShared: false, fields: [], ttlSeconds: 0 }
+        : { isShared: rules.shared, fields: rules.fields, ttlSeconds: Math.floor(rules.ttl / 1_000) },
+  );
+
 const POLICIES_RULE = 'must be a list of at least one file, such as [./policies/tenant.ts]';
 
 /** One of the forms of odd paths that a route may pass. */
@@ -871,6 +910,9 @@ export const routeEntry = z.strictObject({
   compression: compression.describe(
     'Replaces the `compression` of the upstream; `off` for a route that must not be compressed.',
   ),
+  cache: orNull(routeCache).describe(
+    'Keeps responses to GET in the memory of each process, by the rules of RFC 9111 for a cache that many share: what the service says in Cache-Control, Expires and Vary decides whether and for how long. GET and HEAD are then answered from memory; they are identified, admitted and counted as before. `true` is a mapping without members. Responses have Age and Cache-Status. See `cache` for the bounds.',
+  ),
   timeouts: z
     .strictObject({
       response: values
@@ -946,6 +988,17 @@ const websockets = z
   .transform(inMs('idleTimeout', 'finTimeout'))
   .prefault({});
 
+const cache = z
+  .strictObject({
+    maxBytes: size('1MiB', '64GiB')
+      .prefault('64MiB')
+      .describe(
+        'Bytes of all stored responses in each process (`WORKERS`). Those that were used least recently make room, and one caller fills at most a quarter.',
+      ),
+    maxBodyBytes: size('1KiB', '1GiB').prefault('1MiB').describe('Largest body of a response that is stored.'),
+  })
+  .prefault({});
+
 const policies = z
   .strictObject({
     timeout: duration('1ms', '30s')
@@ -1004,6 +1057,9 @@ export const gatewaySchema = z
       ),
     keys: keysSchema.describe('Where requests have their API key, and the formats of keys that were made elsewhere.'),
     websockets: websockets.describe('The WebSockets on routes with `websocket: true`.'),
+    cache: cache.describe(
+      'The memory for responses on routes with `cache`. A change of it, or of the routes, empties it.',
+    ),
     policies: policies.describe('The policies that routes name (`policies` of a route).'),
     usage: z
       .strictObject({

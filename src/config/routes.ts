@@ -114,6 +114,7 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
     requestTimeoutMs: requestTimeout,
     idleTimeoutMs: idleTimeout,
     retries: reply === null ? same.retries : null,
+    cache: reply === null ? same.cache : null,
     description: (reply === null && (validate ?? upstream?.validate)) || null,
     compression: (compression === undefined ? upstream?.compression : compression) ?? null,
     reply,

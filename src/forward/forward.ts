@@ -56,8 +56,11 @@ export interface ForwardHooks {
   readonly record: ForwardRecord;
   /** Charged with the work of the thread on the response. */
   readonly time: Pick<ConsumerTime, 'worked'>;
-  /** Writes the head of the client's response, made from the head of the upstream's final response. Called once. */
-  head(head: ResponseHead): void;
+  /**
+   * Writes the head of the client's response, made from the head of the upstream's final response. Called once.
+   * @returns the body that the client gets in place of the response's own, which must be empty; null if it gets that
+   */
+  head(head: ResponseHead): Buffer | null;
   /** An interim response other than 100 and 101. @returns whether the client gets it */
   information(status: number, fields: readonly string[]): boolean;
   /** Called exactly once, after all others. */
@@ -196,8 +199,9 @@ class Forwarding implements InFlightRequest, ConnectionWaiter, Timed {
     this.#responseBegun = true;
     if (this.#retries === null) this.#upstream.answered(this);
     else if (!this.#isFinal(this.#retries, head.status)) return;
-    this.#hooks.head(head);
+    const body = this.#hooks.head(head);
     this.#relay.begun();
+    if (body !== null) this.onData(body);
     // Its deadline starts once everything received so far has been passed on (`onPause`), unless that completes the
     // response.
     this.#wait = 'body';
@@ -434,8 +438,8 @@ function retriesOf(
 /** A body up to this size is written together with its head, in one piece. */
 const JOINED_BYTES = 16 * 1024;
 
-/** Relays an upstream's response to the client. Head, body and end leave in as few writes as they arrived in. */
-class ResponseToClient {
+/** Relays a response to the client. Head, body and end leave in as few writes as they arrived in. */
+export class ResponseToClient {
   readonly #response: ResponseBody;
   readonly #held = new Pieces();
   readonly #reader: ForwardHooks['reader'];

@@ -113,6 +113,8 @@ export interface Exchange {
   readonly upstream: string | null;
   /** The last target that was chosen for the request, as in gateway.yaml; null if none was. */
   readonly target: string | null;
+  /** What the cache did for the request; null or absent on a route without `cache`, and for a request that it cannot serve. */
+  readonly cache?: CacheUse | null;
   /** How often the request was tried at the upstream, by `retries` of its route; 1 or absent if once or never. */
   readonly attempts?: number;
   /** Whether a failed attempt was not retried because the retry budget of the upstream was used up; absent if not. */
@@ -126,6 +128,13 @@ export interface Exchange {
   readonly bytesIn: number;
   readonly bytesOut: number;
 }
+
+/**
+ * `hit`: answered from memory; `stale`: so too, while the service is asked in the background; `validated`: the service was asked whether
+ * what is stored is still good; `miss`: it was asked for the whole.
+ */
+export const CACHE_USES = ['hit', 'stale', 'validated', 'miss'] as const;
+type CacheUse = (typeof CACHE_USES)[number];
 
 /** The status that is logged for a client that disconnected before its response was complete (nginx's convention). */
 export const CLIENT_CLOSED_REQUEST = 499;
@@ -163,6 +172,7 @@ export class ExchangeRecorder implements Exchange {
   policy: string | null = null;
   upstream: string | null = null;
   target: string | null = null;
+  cache: CacheUse | null = null;
   attempts = 1;
   isOverRetryBudget = false;
   totalMs = 0;
@@ -245,6 +255,13 @@ export class ExchangeRecorder implements Exchange {
   forwarded(upstream: string, nowMs: number): void {
     this.upstream = upstream;
     this.#forwardedAtMs = nowMs;
+  }
+
+  /** Notes that no upstream is asked after all. */
+  answeredFromCache(cache: CacheUse): void {
+    this.cache = cache;
+    this.upstream = null;
+    this.#forwardedAtMs = null;
   }
 
   /** Notes what the request paid in units, and the verdict of limits that are only watched. */

@@ -3,6 +3,7 @@ import type { CorsFields } from '../annotate/cors.ts';
 import type { ErrorDocs } from '../annotate/error-docs.ts';
 import type { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { RefusalLines } from '../annotate/refusal-lines.ts';
+import type { ResponseCache } from '../forward/cache/response-cache.ts';
 import type { Compressors } from '../forward/compressed-response.ts';
 import type { Upstream } from '../forward/upstream/upstream.ts';
 import type { ClientAddress, ClientRequest } from '../http1/client.ts';
@@ -61,6 +62,8 @@ export interface GatewayDeps {
   readonly addressLists: AddressLists;
   readonly rateLimitFields: RateLimitFields;
   readonly refusalLines: RefusalLines;
+  /** Null if no route has `cache`. */
+  readonly cache: ResponseCache | null;
   /** Bounds how many responses are compressed at a time. */
   readonly compressors: Compressors;
   /** Bounds how many compressed responses are read for their cost at a time. */

@@ -1,6 +1,7 @@
 import { IncomingMessage } from 'node:http';
 import type { Verdict } from '../admit/verdict.ts';
 import { type ErrorResponse, plainError } from '../annotate/errors.ts';
+import { type ResponseCache, targetKey } from '../forward/cache/response-cache.ts';
 import { CompressedResponse } from '../forward/compressed-response.ts';
 import { type ForwardResult, QueueFullError } from '../forward/faults.ts';
 import { type AnswerBodyReader, type ForwardHooks, forward, type ResponseTimeouts } from '../forward/forward.ts';
@@ -13,6 +14,7 @@ import {
   type ClientRequest,
   type ClientResponse,
   isTrailerStream,
+  type ResponseBody,
   type TrailerStream,
 } from '../http1/client.ts';
 import {
@@ -31,6 +33,7 @@ import { linesOf, onlyValue, responseLinesOf, valuesOf } from '../http1/fields.t
 import { type KeyPlaces, requestFields, requestTrailers, responseFields } from '../http1/forwarded-fields.ts';
 import { REPLACED_BY } from '../http1/own-fields.ts';
 import type { Head } from '../http1/request-head.ts';
+import { SAFE } from '../http1/request-line.ts';
 import type { ResponseHead } from '../http1/response-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
 import type { ConsumerTime } from '../io/thread-time.ts';
@@ -43,6 +46,7 @@ import type { Metering } from './metering.ts';
 import { declaredLength, queryToPass } from './received-request.ts';
 import type { Refusal } from './refusals.ts';
 import { ownLinesOf, variablesOf } from './replies.ts';
+import type { Waiter } from './resume.ts';
 import { fieldsOfKong, passesAuthorization, prefixOf, returnedFields, servicePlaceOf } from './service-fields.ts';
 
 /*
@@ -76,7 +80,7 @@ export interface AdmittedRequest {
 export type ProxyResult = UpgradeResult | { readonly kind: 'refused'; readonly error: ErrorResponse };
 
 /** The part of the request's flow that forwarding uses. */
-export interface ProxyFlow {
+export interface ProxyFlow extends Waiter {
   /** Whether the client's connection ends with the response. Called when the response begins. */
   closes(): boolean;
   /** The fields that the gateway adds to the response. */
@@ -183,10 +187,19 @@ function forwardRequest(
   admitted: AdmittedRequest,
 ): ReturnType<Passage['start']> {
   if (share === null) throw new Error('a request without room at its upstream');
-  const upstream = upstreamOf(deps, admitted.match);
-  const compressed = compressedFor(deps, upstream, response, admitted);
-  const passing = new Passing(deps, request, response, compressed, admitted);
-  return forward(upstream, share, passing, compressed ?? response, passing);
+  const { passing, body } = passingOf(deps, request, response, admitted);
+  return forward(upstreamOf(deps, admitted.match), share, passing, body, passing);
+}
+
+/** The request to the service, with what becomes of the response, and where the body of that is written. */
+export function passingOf(
+  deps: GatewayDeps,
+  request: ClientRequest,
+  response: ClientResponse,
+  admitted: AdmittedRequest,
+): { readonly passing: Passing; readonly body: ResponseBody } {
+  const compressed = compressedFor(deps, upstreamOf(deps, admitted.match), response, admitted);
+  return { passing: new Passing(deps, request, response, compressed, admitted), body: compressed ?? response };
 }
 
 /** The response in the form that may be compressed; null if the route or the client does not want compression. */
@@ -207,7 +220,7 @@ function wantsCompression({ httpVersion, fields }: Head, rules: CompressionRules
   return valuesOf(fields.rawHeaders, 'cookie').length === 0;
 }
 
-class Passing implements ForwardRequest, ForwardHooks {
+export class Passing implements ForwardRequest, ForwardHooks {
   readonly method: string;
   readonly target: string;
   readonly affinity: string | null;
@@ -258,9 +271,10 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.#admitted = admitted;
   }
 
-  head(head: ResponseHead): void {
+  head(head: ResponseHead): null {
     const [response, admitted] = [this.#response, this.#admitted];
     const { match, verdict, record } = admitted;
+    if (this.#deps.cache !== null) this.#noteChange(this.#deps.cache, head.status);
     if (admitted.flow.closes()) closeAfter(response, false);
     admitted.metering?.head(head.status, head);
     const status = statusFor(head.status, admitted.origin);
@@ -274,12 +288,19 @@ class Passing implements ForwardRequest, ForwardHooks {
       response.writeLines !== undefined
     ) {
       response.writeLines(status, head.lines, ownLinesOf(this.#deps, verdict, record.requestId));
-      return;
+      return null;
     }
     const fields = responseFieldsOf(this.#deps, admitted, status, head.fields);
     const { compression } = route;
     if (compression === null) response.writeHead(status, fields);
     else this.#writeCompressible(head, status, fields, compression);
+    return null;
+  }
+
+  /** What a request may have changed is no longer answered from the cache (RFC 9111 section 4.4). */
+  #noteChange(cache: ResponseCache, status: number): void {
+    if (status < 400 && !SAFE.has(this.method))
+      cache.changed(targetKey(this.#admitted.match.route.upstream, this.target));
   }
 
   /** Writes a head of a route with `compression`, and begins to compress if the client and the response allow it. */
@@ -422,8 +443,14 @@ function replacedBy({ cors }: GatewayDeps, { route: { announcement } }: Match): 
   ];
 }
 
+/** What the fields for the upstream are made of. */
+type FieldsFor = Pick<
+  AdmittedRequest,
+  'head' | 'match' | 'caller' | 'origin' | 'traceFields' | 'checkedBody' | 'acceptEncoding' | 'fieldsOfPolicies'
+> & { readonly record: Pick<ExchangeRecorder, 'requestId'> };
+
 /** The fields of the request that the upstream gets: for an upgrade, or if rules or policies change them. */
-export function requestFieldsOf(deps: GatewayDeps, admitted: AdmittedRequest): string[] {
+export function requestFieldsOf(deps: GatewayDeps, admitted: FieldsFor): string[] {
   const { match, acceptEncoding, fieldsOfPolicies } = admitted;
   const repeated = repeatedFields(inputOf(deps, admitted));
   const own = [
@@ -464,7 +491,7 @@ interface FieldsInput {
 
 function inputOf(
   deps: GatewayDeps,
-  { head, match, traceFields, caller, origin, checkedBody }: AdmittedRequest,
+  { head, match, traceFields, caller, origin, checkedBody }: FieldsFor,
 ): FieldsInput {
   const { via, allowedNames, keySources, isAsKong, readsAuthorization } = deps;
   const { authorization, perAddress, strips } = match.route;
@@ -550,7 +577,7 @@ function repeatedFields(input: FieldsInput): string[] {
 }
 
 /** The fields that only this request has. */
-function uniqueFields({ record, traceFields }: AdmittedRequest): string[] {
+function uniqueFields({ record, traceFields }: FieldsFor): string[] {
   const fields = ['X-Request-Id', record.requestId];
   if (traceFields !== null) fields.push(...traceFields);
   return fields;

@@ -17,6 +17,7 @@ import { ALLOWED, type Permission } from '../policies/result.ts';
 import { type RouteReply, USAGE } from '../routing/route.ts';
 import type { Match } from '../routing/router.ts';
 import type { BodyCheck } from '../validate/validator.ts';
+import { CachedRequest } from './cached-request.ts';
 import { callerOf, type Identified } from './caller.ts';
 import { checkHead, type Unfit } from './described-request.ts';
 import { type Caller, CLIENT_CLOSED_REQUEST, type ExchangeRecorder } from './exchange.ts';
@@ -25,7 +26,14 @@ import { chargesOf } from './metering.ts';
 import type { UsageBody } from './own-usage.ts';
 import { Payment } from './payment.ts';
 import { callerAllowed, policyCallerOf, policyRequestOf, refusalByPolicy } from './policy-request.ts';
-import { forwardedEnd, type Passage, type ProxyFlow, type ProxyResult, SWITCHING_PROTOCOLS } from './proxy-request.ts';
+import {
+  FORWARDED,
+  forwardedEnd,
+  type Passage,
+  type ProxyFlow,
+  type ProxyResult,
+  SWITCHING_PROTOCOLS,
+} from './proxy-request.ts';
 import { endsConnection, endsIfUncertain, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
 import { notIdentified, REFUSALS, type Refusal, routeRefusal } from './refusals.ts';
 import {
@@ -56,7 +64,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   readonly #request: ClientRequest;
   readonly #response: ClientResponse;
   readonly #received: Head | HeadFault;
-  readonly #passage: Passage;
+  #passage: Passage;
   readonly #running: RunningRequests;
   readonly #origin: ClientAddress;
   /** Everything that log and metrics will report about the request. */
@@ -137,6 +145,9 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     this.#match = match;
     this.#isAmbiguous = isAmbiguous;
     this.#record.routed(head, match);
+    if (match !== null && match.route.cache !== null && this.#passage === FORWARDED) {
+      this.#passage = new CachedRequest(head, this.#origin);
+    }
     const fault = isAmbiguous && !found.asksForKey ? REFUSALS.ambiguous.error : formFault(head, match, this.#deps);
     const withinMs = match?.route.requestTimeoutMs ?? null;
     if (withinMs !== null) (this.#request.timed ?? this.#request.socket).requestWithin?.(withinMs);

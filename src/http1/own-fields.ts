@@ -196,6 +196,20 @@ export const OWN_FIELDS: readonly OwnField[] = [
     example: 'Origin',
   },
   {
+    name: 'Age',
+    says: 'On a route with `cache`, on a response from memory: seconds since the service made it (RFC 9111).',
+    example: '12',
+    isReserved: true,
+  },
+  {
+    name: 'Cache-Status',
+    says:
+      "On a route with `cache`, after the service's own: what the cache did (RFC 9211), `Tollgate; hit; ttl=18`, `Tollgate; fwd=uri-miss; fwd-status=200; stored` or " +
+      '`Tollgate; fwd=stale; fwd-status=304`.',
+    example: 'Tollgate; hit; ttl=18',
+    isReserved: true,
+  },
+  {
     name: 'Sec-WebSocket-Version',
     says: 'With 400 to a WebSocket request of another version.',
     example: '13',

@@ -91,5 +91,8 @@ function fault(message: string): TargetFault {
   return { kind: 'fault', message };
 }
 
-/** The methods that may be sent twice (RFC 9110 section 9.2.2). TRACE is not forwarded. */
+/** The methods that change nothing (RFC 9110 section 9.2.1). TRACE is not forwarded. */
+export const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
+
+/** The methods that may be sent twice (RFC 9110 section 9.2.2). */
 export const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);

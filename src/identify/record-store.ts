@@ -129,13 +129,13 @@ export interface ChangeFeed {
 }
 
 export interface StoreChange {
-  /** The id of the key, the customer or the account. */
+  /** The id of the key, the customer or the account; of `cache`, the purge as `purgeText` writes it. */
   readonly keyId: string | null;
   /**
    * `key`, `customer`: the record changed, so cached copies are outdated. `account`: a ban was lifted, or usage was topped up or
-   * reset. `any`: each of these may be true.
+   * reset. `cache`: stored responses are to be removed. `any`: each of these may be true.
    */
-  readonly kind: 'key' | 'customer' | 'account' | 'any';
+  readonly kind: 'key' | 'customer' | 'account' | 'cache' | 'any';
 }
 
 /** The store of customers. Which keys a customer has is in the records of the keys (`KeyStore.list`). */

@@ -33,4 +33,9 @@ export interface Stores {
   readonly keyNetworks: KeyNetworkStore;
   /** Traffic over time. */
   readonly traffic: TrafficStore;
+  /** Tells every gateway on the store which responses to remove from its memory. */
+  readonly cachePurges: {
+    /** @param purge one word, as `purgeText` writes it */
+    announce(purge: string): Promise<void>;
+  };
 }

@@ -72,6 +72,8 @@ export interface Route {
   readonly policies: readonly string[] | null;
   /** How the gateway compresses what the service sends plain; null if it does not. */
   readonly compression: CompressionRules | null;
+  /** How responses to GET are kept in memory; null if they are not. */
+  readonly cache: CachedRoute | null;
   /** The response that the gateway gives itself; null if the service gives it. */
   readonly reply: RouteReply | null;
   /** The scopes that a caller must have, all of them; null if it needs none. */
@@ -99,7 +101,8 @@ export type Unbounding =
   | 'requestTimeoutMs'
   | 'idleTimeoutMs'
   | 'retries'
-  | 'compression';
+  | 'compression'
+  | 'cache';
 
 /** `GET /usage` (contract section 4): the gateway answers this route itself, without an upstream. */
 export const USAGE: Route = Object.freeze({
@@ -129,10 +132,21 @@ export const USAGE: Route = Object.freeze({
   description: null,
   policies: null,
   compression: null,
+  cache: null,
   reply: null,
   scopes: null,
   addresses: null,
 });
+
+/** `cache` of a route. */
+export interface CachedRoute {
+  /** Whether all callers get the same response. */
+  readonly isShared: boolean;
+  /** The fields of the request that a response depends on, whether it says so or not; in lower case. */
+  readonly fields: readonly string[];
+  /** For how long a response is fresh that says nothing of it; 0 if it is not stored. */
+  readonly ttlSeconds: number;
+}
 
 /** A response without a service. */
 export type RouteReply =

@@ -42,6 +42,7 @@ import { TrafficCounter } from '../telemetry/traffic-counter.ts';
 import { RequestValidator } from '../validate/validator.ts';
 import type { GatewayStores } from './gateway-stores.ts';
 import type { LoadedPolicies } from './loaded-policies.ts';
+import { ResponseCaches } from './response-caches.ts';
 
 // What the requests of a gateway depend on: services that live through every reload, and what is built again from the
 // settings and plans.
@@ -54,6 +55,7 @@ export interface Services {
   readonly failedAttempts: FailedAttempts;
   readonly usage: Usage;
   readonly thread: ThreadTime;
+  readonly caches: ResponseCaches;
   readonly compressors: Compressors;
   readonly decoders: Decoders;
   readonly deprecatedCalls: DeprecatedCallCounter;
@@ -111,7 +113,9 @@ export function openServices(
     limit: () => inForce.plans.failedAuthenticationPerMinute,
     ...CLOCKS,
   });
+  const caches = new ResponseCaches(stores.changes, metrics);
   stores.changes.subscribe(({ kind, keyId }) => {
+    if (kind === 'cache') return;
     if (kind !== 'account') identification.identifier.forget(keyId);
     if (kind !== 'key' && kind !== 'customer') admitter.forget(keyId);
   });
@@ -121,7 +125,7 @@ export function openServices(
   const threads = new PoolThreads();
   const [compressors, decoders] = [new Compressors(threads), new Decoders(threads)];
   const deciding = { ...identification, admitter, failedAttempts, usage, thread, compressors, decoders };
-  return { ...deciding, ...counters, deprecatedCalls, refusals };
+  return { ...deciding, ...counters, deprecatedCalls, refusals, caches };
 }
 
 function openCounters(
@@ -192,7 +196,7 @@ export function gatewayDepsOf(
   { log, metrics, recent, validators, policies, policyReports, ...surroundings }: GatewaySurroundings,
 ): Omit<GatewayDeps, 'jwt' | 'upstreams'> {
   const keySources = settings.keysFrom === null ? null : new KeySources(settings.keysFrom);
-  const { deprecatedCalls, secretUses: _, networks, traffic, refusals, customers: __, ...deciding } = services;
+  const { deprecatedCalls, secretUses: _, networks, traffic, refusals, customers: __, caches, ...deciding } = services;
   const rateLimitFields = new RateLimitFields(settings.headers.draft);
   return {
     router,
@@ -202,6 +206,7 @@ export function gatewayDepsOf(
     policies: policies.chainsOf(settings, policyReports, CLOCKS.monotonicMs),
     ...deciding,
     ...surroundings,
+    cache: caches.of(settings),
     allowances: new Allowances(plans, settings.usageHistory),
     rateLimitFields,
     refusalLines: new RefusalLines(rateLimitFields),

@@ -216,6 +216,7 @@ export class AccessLines {
     const { limits, windows, attempts = 1 } = exchange;
     let tried = attempts > 1 ? `,"attempts":${attempts}` : '';
     if (exchange.isOverRetryBudget === true) tried += ',"retry":"over_budget"';
+    if (exchange.cache != null) tried += `,"cache":"${exchange.cache}"`;
     if (exchange.policy != null) tried += `,"policy":${text(exchange.policy)}`;
     if (exchange.units != null) tried += unitsOf(exchange.units);
     let left = '';

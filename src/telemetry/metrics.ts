@@ -3,7 +3,7 @@ import type { LocalCount } from '../admit/decide-locally.ts';
 import type { ReconcileOutcome } from '../admit/usage-backlog.ts';
 import type { RetryOutcome } from '../forward/upstream/retry-budget.ts';
 import type { TunnelEnd } from '../forward/websocket/tunnel.ts';
-import type { Exchange } from '../gateway/exchange.ts';
+import { CACHE_USES, type Exchange } from '../gateway/exchange.ts';
 import { statusClass } from '../http1/response-head.ts';
 import { WINDOWS, type WindowName } from '../model/values.ts';
 import type { PolicyDecision } from '../policies/chain.ts';
@@ -17,6 +17,7 @@ export interface GatewayMetrics
     WebSocketMetrics,
     SettingsMetrics,
     OutageMetrics,
+    CacheMetrics,
     UnitMetrics {
   readonly registry: MetricRegistry;
   record(exchange: Exchange): void;
@@ -137,6 +138,12 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
   );
   const unasked = unaskedAnswers(registry, gauges.upstreams);
   const retries = retriesOfUpstreams(registry, gauges.upstreams);
+  const cached = registry.counted(
+    'tollgate_cache_requests_total',
+    'Requests on routes with `cache` that the cache can serve, by what it did.',
+    'use',
+    CACHE_USES,
+  );
   addGauges(registry, gauges);
   tokenMetrics(registry, gauges.tokenKeysUp);
   threadMetrics(registry, gauges.thread);
@@ -148,6 +155,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     ...settingsMetrics(registry, gauges.versions, gauges.refusedFiles),
     record: (exchange) => {
       for (const record of recorders) record(exchange);
+      if (exchange.cache != null) cached(exchange.cache);
       if (exchange.units != null && exchange.refusal == null) units.paid(exchange.units, exchange.plan);
     },
     unparsed: (code) => unparsed.inc({ code }),
@@ -161,6 +169,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     auditFailed: registry.events(...AUDIT_FAILURES),
     changesLost: registry.events(...CHANGES_LOST),
     ...outageMetrics(registry),
+    ...cacheMetrics(registry),
     settled: units.settled,
     logLineDropped: registry.events(
       'tollgate_log_lines_dropped_total',
@@ -461,6 +470,21 @@ interface OutageMetrics {
   givenBack(window: WindowName, outcome: ReconcileOutcome, spent: number): void;
   /** Sets the function that reads how many consumers have a backlog. */
   backlogSizeFrom(read: () => number): void;
+}
+
+interface CacheMetrics {
+  /** Sets the function that reads the bytes of the stored responses. */
+  cacheSizeFrom(read: () => number): void;
+}
+
+function cacheMetrics(registry: MetricRegistry): CacheMetrics {
+  let size = () => 0;
+  registry.gauge('tollgate_cache_bytes', 'Bytes of the responses that the cache has stored.', () => size());
+  return {
+    cacheSizeFrom: (read) => {
+      size = read;
+    },
+  };
 }
 
 const RECONCILE_OUTCOMES: readonly ReconcileOutcome[] = ['added', 'ended', 'lost'];

@@ -86,6 +86,7 @@ export async function adminApiWith(
     history: { ...nothing, of: async () => null },
     audit,
     plansHistory: new FakePlansHistory(),
+    cachePurges: { announce: async () => {} },
   };
   const tokensFile = tokens.length === 0 ? null : join(await temporaryFolder(), 'tokens.yaml');
   // JSON is YAML.

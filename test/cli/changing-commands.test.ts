@@ -62,6 +62,7 @@ const WORDS: Readonly<Record<string, () => Promise<string[]>>> = {
     return [id, 'day'];
   },
   resetUsage: async () => [(await newKey()).id, '--window', 'day', '--window', 'minute'],
+  purgeCache: async () => ['--path', '/v1/pets'],
   liftBan: async () => [await bannedKey(), '--reason', 'x'],
 };
 const CHANGES = OPERATIONS.flatMap((operation) => {
@@ -77,7 +78,7 @@ describe.each(CHANGES)('the command of $name', ({ operation, name, words }) => {
     const output = JSON.parse(stdout);
     expect(operation.output.parse(output)).toEqual(output);
     const { changes } = await json('audit', '--limit', '1');
-    expect(changes).toMatchObject([{ action: operation.action, target: output.id }]);
+    expect(changes).toMatchObject([{ action: operation.action, target: output.id ?? null }]);
     expect(operation.action).toBeTypeOf('string');
   });
 });

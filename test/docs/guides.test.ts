@@ -150,7 +150,7 @@ describe('each piece of YAML', () => {
 });
 
 /** Words that only begin the name of a command. */
-const GROUPS = ['keys', 'customers', 'gateway', 'plans', 'bans', 'routes', 'import'];
+const GROUPS = ['cache', 'keys', 'customers', 'gateway', 'plans', 'bans', 'routes', 'import'];
 
 /** The words behind `tollgate` of each command that the pages name, without redirections and what follows in a pipe. */
 function commandsOf(page: string): string[] {

@@ -133,7 +133,7 @@ function accessLines(): object[] {
   log.access({ ...EXCHANGE, status: 429, source: 'memory' });
   log.access({ ...EXCHANGE, status: 401, consumerId: null, judgement: 'unauthenticated' });
   log.access({
-    ...{ ...EXCHANGE, status: 404, attempts: 2, isOverRetryBudget: true },
+    ...{ ...EXCHANGE, status: 404, attempts: 2, isOverRetryBudget: true, cache: 'miss' },
     ...{ policy: './policies/tenant.ts', accountId: 'cus_1/key_1' },
     units: [{ unit: 'tokens', reserved: 1_000, settled: 742, why: null }],
   });

@@ -39,7 +39,10 @@ test('an answer whose reader is behind waits for it beyond writeTimeout: the cli
         record: { target: null, attempts: 1, isOverRetryBudget: false, bytesOut: 0 },
         time: { worked: nothing },
       },
-      head: () => response.writeHead(200, { 'content-length': 2 }),
+      head: () => {
+        response.writeHead(200, { 'content-length': 2 });
+        return null;
+      },
       information: () => false,
       done: (result) => results.push(result),
       ...{ writeTimeoutMs: 1_000, timeouts: null, retries: null, reader },

@@ -32,6 +32,8 @@ export const LABELS: Readonly<Record<string, string>> = {
   'tollgate_policy_runs_total outcome': '`allowed`, `refused` or `failed` (an exception, a late or an invalid result).',
   'tollgate_upstream_retries_total outcome':
     '`answered` (with a response that is not a failure), `failed`, `abandoned` (the client left), `over_budget` (an attempt failed and was not retried, because the retries to this upstream are used up)',
+  'tollgate_cache_requests_total use':
+    '`hit` (answered from memory), `stale` (so too, while the service is asked in the background), `validated` (the service was asked whether what is stored is still good) or `miss` (it was asked for the whole).',
   'tollgate_websockets_total outcome':
     '`client_closed`, `upstream_closed`, `client_lost`, `upstream_lost`, `idle`, `revoked`, `suspended`, `expired` or `drained`.',
   'tollgate_given_back_total outcome':

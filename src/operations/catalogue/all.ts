@@ -1,4 +1,5 @@
 import * as bans from './ban-operations.ts';
+import * as cache from './cache-operations.ts';
 import * as customers from './customer-operations.ts';
 import * as keys from './key-operations.ts';
 import * as live from './live-operations.ts';
@@ -12,6 +13,7 @@ import * as usage from './usage-operations.ts';
 
 type Exported =
   | (typeof bans)[keyof typeof bans]
+  | (typeof cache)[keyof typeof cache]
   | (typeof customers)[keyof typeof customers]
   | (typeof keys)[keyof typeof keys]
   | (typeof live)[keyof typeof live]
@@ -28,7 +30,7 @@ export type StoreOperation = Extract<Exported, { readonly line: string; readonly
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 
 /** Everything that these files define, by its path. */
-const DEFINED = [bans, customers, keys, live, plans, records, traffic, transfer, usage]
+const DEFINED = [bans, cache, customers, keys, live, plans, records, traffic, transfer, usage]
   .flatMap((file): unknown[] => Object.values(file))
   .filter((one): one is AnyOperation | Stream => typeof one === 'object' && one !== null && 'line' in one)
   .sort((a, b) => compare(a.line.split(' '), b.line.split(' ')));

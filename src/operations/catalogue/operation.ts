@@ -74,6 +74,8 @@ interface Definition<
   readonly needsVersion?: true;
   /** It may be given a name (`Idempotency-Key`, `--id`), under which it is done once in 24 hours. */
   readonly once?: true;
+  /** The store keeps nothing of what it does, so no failover can undo that. */
+  readonly keepsNothing?: true;
   /** It can be done while plans.yaml has faults, as when a leaked key is revoked. */
   readonly needsNoPlans?: true;
   /** It reads much of the store, as every operation with pages does: people take turns, so that callers do not wait for it. */

@@ -12,6 +12,7 @@ import { KEYS, recordOf } from '../operator-store.ts';
 import { suspension } from '../suspensions.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import * as bans from './ban-operations.ts';
+import * as cache from './cache-operations.ts';
 import * as customers from './customer-operations.ts';
 import * as keys from './key-operations.ts';
 import { defineOperation } from './operation.ts';
@@ -104,6 +105,10 @@ const states = [
   z.strictObject({ reason: z.string() }).meta({ id: 'LiftState' }),
   z.strictObject({ used: z.record(z.string(), count), strikes: count }).meta({ id: 'UsedState' }),
   z
+    .strictObject({ route: z.string().nullable(), path: z.string().nullable(), reason: z.string().optional() })
+    .describe('Which stored responses were removed. Null: all.')
+    .meta({ id: 'PurgeState' }),
+  z
     .strictObject({
       version: z.string(textRule).optional().describe('Absent if the file could not be read.'),
       changes: z
@@ -137,7 +142,9 @@ const restored = z.strictObject({
 /** Every action of the record of changes. */
 export const RECORDED_ACTIONS: readonly Action[] = [
   ...new Set(
-    [bans, customers, keys, plans, transfer, usage].flatMap((file) => Object.values(file).flatMap(actionOf)).sort(),
+    [bans, cache, customers, keys, plans, transfer, usage]
+      .flatMap((file) => Object.values(file).flatMap(actionOf))
+      .sort(),
   ),
   ...FURTHER_ACTIONS,
 ];

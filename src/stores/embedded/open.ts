@@ -131,6 +131,10 @@ function storesIn(options: StoreOptions) {
     explanations: new EmbeddedExplanations(options),
     keyNetworks: new EmbeddedKeyNetworks(options),
     traffic: new EmbeddedTraffic(options),
+    // Without a gateway that owns the store, no responses are stored.
+    cachePurges: {
+      announce: async (purge: string) => options.onChange?.({ kind: 'cache', keyId: purge }),
+    },
   };
 }
 

@@ -30,11 +30,12 @@ return tonumber(number)`);
  * Gateways of earlier versions share the store: they write this word, and know `key` and no other. They take a message without a
  * known word for `any`, so such a gateway confirms every key after a change of a customer.
  */
-const WORDS = { key: 'key', customer: 'customer', account: 'ban', any: 'any' } as const;
+const WORDS = { key: 'key', customer: 'customer', account: 'ban', cache: 'cache', any: 'any' } as const;
 const KINDS: ReadonlyMap<string | undefined, StoreChange['kind']> = new Map([
   [WORDS.key, 'key'],
   [WORDS.customer, 'customer'],
   [WORDS.account, 'account'],
+  [WORDS.cache, 'cache'],
 ]);
 
 interface RedisChangesOptions extends StoreConnection {

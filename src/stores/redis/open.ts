@@ -125,6 +125,7 @@ export function storesOn(
     explanations: new RedisExplanations(options),
     keyNetworks: new RedisKeyNetworks(options),
     traffic: new RedisTraffic(options),
+    cachePurges: { announce: (purge: string) => options.publish({ kind: 'cache', keyId: purge }) },
   };
 }
 

@@ -41,7 +41,7 @@ test.each(['resetAndDestroy', 'end'] as const)(
           record: { target: null, attempts: 1, isOverRetryBudget: false, bytesOut: 0 },
           time: { worked: nothing },
         },
-        head: nothing,
+        head: () => null,
         information: () => false,
         done: ({ kind }) => {
           ended.push(kind);

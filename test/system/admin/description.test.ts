@@ -187,6 +187,8 @@ describe('the API held to its description', () => {
       ['GET', '/admin/now'],
       ['GET', '/admin/now?scan=true&limit=1'],
       ['GET', '/admin/bans'],
+      ['POST', '/admin/cache/purges', { route: '/v1/pets', path: null }],
+      ['POST', '/admin/cache/purges', { path: '/v1/pets' }],
       ['GET', '/admin/plans'],
       ['POST', '/admin/plans/check', { text: 'plans: 1' }],
       ['POST', '/admin/plans/check', { text: PLANS.replace('day: 1000', 'day: 1') }],
@@ -243,6 +245,7 @@ describe('the API held to its description', () => {
       if (path.endsWith('/apply')) return { set: 'a', customers: { c: { plan: 'free' } } };
       if (path.endsWith('/restore') && path.startsWith('/keys')) return { ...backup, records: [stored] };
       if (path === '/session') return method === 'post' ? { token: 'wrong' } : undefined;
+      if (path.endsWith('/purges')) return {};
       if (path.endsWith('/find')) return { secret: key };
       if (path.endsWith('/secrets/end')) return { last4: 'abcd' };
       if (path.endsWith('/move')) return { customer: null };

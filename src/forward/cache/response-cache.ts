@@ -1,0 +1,203 @@
+import { LRUCache } from 'lru-cache';
+import { type CacheableRequest, type Policies, policiesBy, type StoredResponse, type Use } from './stored-response.ts';
+
+/** What the cache knows for a request. */
+export interface Found {
+  readonly stored: StoredResponse;
+  readonly use: Use;
+}
+
+/** Under which names a response is kept. */
+export interface CacheKey {
+  /** The route, the caller and everything else by which responses are told apart before their Vary. */
+  readonly whole: string;
+  /** The upstream and the target, by which a change made through the gateway finds what it makes obsolete. */
+  readonly target: string;
+  /** The pattern of the route, by which operators purge. */
+  readonly route: string;
+  /** The path for the service without its query, by which operators purge. */
+  readonly path: string;
+  /** Whose share of the cache it takes. */
+  readonly owner: string;
+}
+
+interface Entry {
+  readonly key: CacheKey;
+  /** Responses to requests that differ in the fields which Vary names, the latest first. */
+  readonly variants: readonly StoredResponse[];
+  readonly bytes: number;
+}
+
+/** Which responses an operator removes. */
+interface Purge {
+  /** The pattern of the route; null: of all routes. */
+  readonly route: string | null;
+  /** The path for the service, without its query; null: all paths. */
+  readonly path: string | null;
+}
+
+/** A purge as one word of letters, digits, `-` and `_`. */
+export function purgeText({ route, path }: Purge): string {
+  return Buffer.from(JSON.stringify([route, path])).toString('base64url');
+}
+
+/** @returns the purge of everything for a text that cannot be read */
+export function purgeIn(text: string | null): Purge {
+  try {
+    const [route, path] = JSON.parse(Buffer.from(text ?? '', 'base64url').toString());
+    if ([route, path].every((one) => one === null || typeof one === 'string')) return { route, path };
+  } catch {
+    // Another program, or another version, has written it.
+  }
+  return { route: null, path: null };
+}
+
+interface CacheBounds {
+  /** Bytes of all responses. */
+  readonly maxBytes: number;
+  /** Bytes of the body of one response. */
+  readonly maxBodyBytes: number;
+}
+
+/** Responses that differ by Vary, for each key. */
+const MAX_VARIANTS = 16;
+/** A caller may fill this part of the cache. */
+const SHARE_OF_ONE = 1 / 4;
+/** How long requests for a response that was not stored are not made to wait for each other, milliseconds. */
+const PASS_MS = 10_000;
+const MAX_PASSES = 10_000;
+
+/**
+ * The responses of services that this process keeps in memory (RFC 9111), those least recently used making room for new ones.
+ *
+ * Attack: a caller asks for endless queries until nothing of the others is left in the cache. So one caller fills a quarter of it.
+ */
+export class ResponseCache {
+  readonly maxBodyBytes: number;
+  readonly policies: Policies;
+  readonly #entries: LRUCache<string, Entry>;
+  readonly #mostOfOne: number;
+  /** Keys by their targets. */
+  readonly #byTarget = new Map<string, Set<string>>();
+  readonly #bytesByOwner = new Map<string, number>();
+  /** Keys of responses that were not stored. Requests for them do not wait for each other. */
+  readonly #passes: LRUCache<string, true>;
+  readonly #fetches = new Map<string, Fetch>();
+
+  /** @param wallMs Unix milliseconds */
+  constructor({ maxBytes, maxBodyBytes }: CacheBounds, wallMs: () => number) {
+    this.maxBodyBytes = maxBodyBytes;
+    this.policies = policiesBy(wallMs);
+    this.#mostOfOne = maxBytes * SHARE_OF_ONE;
+    this.#entries = new LRUCache({
+      maxSize: maxBytes,
+      sizeCalculation: ({ bytes }) => bytes,
+      dispose: (entry) => this.#forgotten(entry),
+    });
+    this.#passes = new LRUCache({ max: MAX_PASSES, ttl: PASS_MS });
+  }
+
+  /** Bytes of all responses. */
+  get bytes(): number {
+    return this.#entries.calculatedSize;
+  }
+
+  find({ whole }: CacheKey, request: CacheableRequest): Found | null {
+    const stored = this.#entries.get(whole)?.variants.find((variant) => variant.matches(request));
+    return stored === undefined ? null : { stored, use: stored.useFor(request) };
+  }
+
+  /** Keeps a response in place of the one that serves the same requests. */
+  keep(key: CacheKey, request: CacheableRequest, response: StoredResponse): void {
+    const before = this.#entries.peek(key.whole)?.variants ?? [];
+    const others = before.filter((variant) => !variant.matches(request)).slice(0, MAX_VARIANTS - 1);
+    const variants = [response, ...others];
+    const bytes = variants.reduce((sum, variant) => sum + variant.bytes, 0);
+    this.#entries.delete(key.whole);
+    const own = this.#bytesByOwner.get(key.owner) ?? 0;
+    if (own + bytes > this.#mostOfOne) return;
+    this.#entries.set(key.whole, { key, variants, bytes });
+    if (!this.#entries.has(key.whole)) return;
+    this.#bytesByOwner.set(key.owner, own + bytes);
+    const keys = this.#byTarget.get(key.target) ?? new Set();
+    this.#byTarget.set(key.target, keys.add(key.whole));
+  }
+
+  /** A service has changed what is at a target, by a request through this process (RFC 9111 section 4.4). */
+  changed(target: string): void {
+    for (const whole of [...(this.#byTarget.get(target) ?? [])]) this.#entries.delete(whole);
+  }
+
+  /** Removes responses. @returns how many */
+  purge({ route, path }: Purge): number {
+    let removed = 0;
+    for (const { key, variants } of [...this.#entries.values()]) {
+      if ((route !== null && key.route !== route) || (path !== null && key.path !== path)) continue;
+      removed += variants.length;
+      this.#entries.delete(key.whole);
+    }
+    return removed;
+  }
+
+  /** The request to the service for which others with this key wait; null if none is under way. */
+  fetchOf({ whole }: CacheKey): Fetch | null {
+    return this.#fetches.get(whole) ?? null;
+  }
+
+  /**
+   * Begins a request to the service.
+   * @returns for others to wait for; null if they should not wait for it, because responses with this key are not stored or another
+   *   request is under way
+   */
+  begin({ whole }: CacheKey): Fetch | null {
+    if (this.#passes.has(whole) || this.#fetches.has(whole)) return null;
+    const fetch = new Fetch((outcome) => {
+      this.#fetches.delete(whole);
+      if (outcome === 'not_stored') this.#passes.set(whole, true);
+    });
+    this.#fetches.set(whole, fetch);
+    return fetch;
+  }
+
+  #forgotten({ key, bytes }: Entry): void {
+    const left = this.#bytesByOwner.get(key.owner)! - bytes;
+    if (left > 0) this.#bytesByOwner.set(key.owner, left);
+    else this.#bytesByOwner.delete(key.owner);
+    const keys = this.#byTarget.get(key.target);
+    keys?.delete(key.whole);
+    if (keys?.size === 0) this.#byTarget.delete(key.target);
+  }
+}
+
+/** `failed`: no response came that says whether it may be stored. */
+type FetchOutcome = 'stored' | 'not_stored' | 'failed';
+
+/** A request to the service for whose response others wait (RFC 9111 section 4). */
+export class Fetch {
+  readonly #onEnd: (outcome: FetchOutcome) => void;
+  readonly #waiting = new Set<() => void>();
+  #hasEnded = false;
+
+  constructor(onEnd: (outcome: FetchOutcome) => void) {
+    this.#onEnd = onEnd;
+  }
+
+  /** @returns a function that stops waiting */
+  wait(next: () => void): () => void {
+    this.#waiting.add(next);
+    return () => this.#waiting.delete(next);
+  }
+
+  /** Those who wait look into the cache. Further calls do nothing. */
+  end(outcome: FetchOutcome): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.#onEnd(outcome);
+    for (const next of this.#waiting) next();
+  }
+}
+
+/** The name under which the cache finds what a change of this target makes obsolete. */
+export function targetKey(upstream: string, target: string): string {
+  return `${upstream} ${target}`;
+}

@@ -1,0 +1,251 @@
+import CachePolicy from 'http-cache-semantics';
+import type { ResponseHead } from '../../http1/response-head.ts';
+
+/** Header fields by their names in lower case. Values of one name are joined with `, `. An object without a prototype. */
+type FieldsByName = Readonly<Record<string, string>>;
+
+/** A GET as the service gets it, for the rules of RFC 9111. */
+export interface CacheableRequest {
+  /** Path and query. */
+  readonly target: string;
+  readonly fields: FieldsByName;
+}
+
+/** The head of a response, as far as a cache keeps it. */
+interface CacheableHead {
+  readonly status: number;
+  /** Names and values alternating. */
+  readonly fields: readonly string[];
+}
+
+/**
+ * How a stored response serves a request (RFC 9111 section 4): as it is; as it is, while it is validated (RFC 5861 section 3); or only
+ * once the service has confirmed it.
+ */
+export type Use = 'fresh' | 'stale_while_revalidating' | 'validate';
+
+const NO_BODY = Buffer.alloc(0);
+
+/** What the memory of a response is taken for beyond its body and its fields, bytes. */
+const OVERHEAD_BYTES = 1_024;
+
+/** The fields that a 304 has to a client (RFC 9110 section 15.4.5) are all but these, which describe the body. */
+const OF_BODY: ReadonlySet<string> = new Set(['content-length', 'content-encoding', 'content-type', 'content-range']);
+
+/** Written anew for each client: how long the response has been here, and how its body is framed. */
+const RECEIVED: ReadonlySet<string> = new Set(['age', 'content-length', 'transfer-encoding']);
+/** A response that depends on all fields, or on one that no two requests share, serves no other request. */
+const UNIQUE: ReadonlySet<string> = new Set(['*', 'x-request-id', 'traceparent', 'tracestate']);
+
+/** The rules of RFC 9111 on a clock of ours. */
+export type Policies = new (...of: ConstructorParameters<typeof CachePolicy>) => CachePolicy;
+
+/** @param wallMs Unix milliseconds */
+export function policiesBy(wallMs: () => number): Policies {
+  return class extends CachePolicy {
+    /** The library asks it for the time. */
+    now(): number {
+      return wallMs();
+    }
+  };
+}
+
+/** The rules for one response. */
+interface ResponseRules {
+  readonly strict: CachePolicy;
+  /**
+   * Those while the response is fresh. The library lets `must-revalidate` refuse fresh responses too; by RFC 9111 section 5.2.2.2 it refuses
+   * stale ones.
+   */
+  readonly whileFresh: CachePolicy;
+  /** The request fields that Vary names, with their values. */
+  readonly varies: readonly (readonly [name: string, value: string | undefined])[];
+}
+
+/** One response in the cache. Never changed: a validation makes another one of it. */
+export class StoredResponse implements CacheableHead {
+  readonly status: number;
+  readonly fields: readonly string[];
+  readonly body: Buffer;
+  readonly #rules: ResponseRules;
+
+  private constructor({ status, fields }: CacheableHead, body: Buffer, rules: ResponseRules) {
+    this.status = status;
+    this.fields = fields;
+    this.body = body;
+    this.#rules = rules;
+  }
+
+  /**
+   * A response whose head has just arrived. Its age begins now.
+   * @returns null if it may not be stored, or could never be used
+   */
+  static of(head: CacheableHead, request: CacheableRequest, rules: Rules): StoredResponse | null {
+    const byName = fieldsByName(head.fields);
+    const varies = variesOf(byName);
+    if (byName['set-cookie'] !== undefined || varies.some((name) => UNIQUE.has(name))) return null;
+    const policies = policiesOf(request, head.status, byName, rules);
+    const isValidatable = byName.etag !== undefined || byName['last-modified'] !== undefined;
+    if (!policies.strict.storable() || (policies.strict.timeToLive() <= 0 && !isValidatable)) return null;
+    const kept = { status: head.status, fields: without(head.fields, RECEIVED) };
+    return new StoredResponse(kept, NO_BODY, {
+      ...policies,
+      varies: varies.map((name) => [name, request.fields[name]]),
+    });
+  }
+
+  withBody(body: Buffer): StoredResponse {
+    return new StoredResponse(this, body, this.#rules);
+  }
+
+  /** Approximate bytes of memory. */
+  get bytes(): number {
+    return this.body.length + this.fields.reduce((sum, text) => sum + 2 * text.length, OVERHEAD_BYTES);
+  }
+
+  /** Whether the request has the fields that this response depends on (RFC 9111 section 4.1). */
+  matches({ fields }: CacheableRequest): boolean {
+    return this.#rules.varies.every(([name, value]) => fields[name] === value);
+  }
+
+  useFor(request: CacheableRequest): Use {
+    const { strict, whileFresh } = this.#rules;
+    const { response, revalidation } = (strict.stale() ? strict : whileFresh).evaluateRequest(asked(request));
+    if (response === undefined) return 'validate';
+    return revalidation === undefined ? 'fresh' : 'stale_while_revalidating';
+  }
+
+  /** Whole seconds since the service made it (RFC 9111 section 4.2.3). */
+  get age(): number {
+    return Math.max(0, Math.floor(this.#rules.strict.age()));
+  }
+
+  /** Whole seconds for which it is still fresh; negative if it is stale. */
+  get freshFor(): number {
+    const { strict } = this.#rules;
+    return Math.ceil(strict.maxAge() - strict.age());
+  }
+
+  /** The fields that ask the service whether it has changed; empty if it has no validator. Names and values alternating. */
+  get conditions(): readonly string[] {
+    const { etag, 'last-modified': lastModified } = fieldsByName(this.fields);
+    return [
+      ...(etag === undefined ? [] : ['If-None-Match', etag]),
+      ...(lastModified === undefined ? [] : ['If-Modified-Since', lastModified]),
+    ];
+  }
+
+  /**
+   * The response once the service has confirmed it: its fields in place of those of the same name (RFC 9111 section 3.2).
+   * @param head of the 304
+   * @returns null if that may not be stored
+   */
+  confirmedBy(head: ResponseHead, request: CacheableRequest, rules: Rules): StoredResponse | null {
+    const fresh = without(head.fields, OF_BODY);
+    const replaced = new Set(Object.keys(fieldsByName(fresh)));
+    const kept = without(this.fields, replaced);
+    const confirmed = { status: this.status, fields: [...kept, ...fresh] };
+    return StoredResponse.of(confirmed, request, rules)?.withBody(this.body) ?? null;
+  }
+
+  /** Whether the client, which says what it has, needs no body (RFC 9110 section 13.2.2). */
+  isKnownTo({ fields }: CacheableRequest): boolean {
+    const { etag, 'last-modified': lastModified } = fieldsByName(this.fields);
+    const known = fields['if-none-match'];
+    if (known !== undefined) {
+      if (known.trim() === '*') return true;
+      return etag !== undefined && [...known.matchAll(ENTITY_TAG)].some(([, tag]) => tag === opaqueTag(etag));
+    }
+    const since = Date.parse(fields['if-modified-since'] ?? '');
+    return lastModified !== undefined && Date.parse(lastModified) <= since;
+  }
+
+  /** The fields of a 304 in its place. */
+  get fieldsWithoutBody(): readonly string[] {
+    return without(this.fields, OF_BODY);
+  }
+}
+
+/** What a route says of its responses in the cache. */
+export interface Rules {
+  readonly policies: Policies;
+  /** For how long a response is fresh that says nothing of it; 0 if it is not stored. */
+  readonly ttlSeconds: number;
+}
+
+/** Tags of If-None-Match, compared without their weakness (RFC 9110 section 8.8.3.2). */
+const ENTITY_TAG = /(?:W\/)?("[^"]*")/g;
+
+function opaqueTag(etag: string): string {
+  return etag.replace(/^W\//, '');
+}
+
+/**
+ * The names of the request fields that a response depends on, in lower case.
+ *
+ * Fault: a service compresses and does not name Accept-Encoding in Vary, and a client that reads no gzip gets it from the cache.
+ */
+function variesOf(fields: FieldsByName): readonly string[] {
+  const named = (fields.vary ?? '').split(',').flatMap((name) => name.trim().toLowerCase() || []);
+  return fields['content-encoding'] === undefined ? named : [...named, 'accept-encoding'];
+}
+
+/** @returns CDN-Cache-Control (RFC 9213), which replaces Cache-Control and Expires for a cache of ours; null without a valid one */
+function targetedAtCaches({ 'cdn-cache-control': control }: FieldsByName): string | null {
+  return control?.split(',').every((member) => DIRECTIVE.test(member.trim())) === true ? control : null;
+}
+
+/** A member of a dictionary (RFC 9651 section 3.2), without parameters; ages are numbers. */
+const DIRECTIVE = /^(?!(?:s-)?max-?age=\D)[a-z*][a-z0-9_.*-]*(?:=(?:\d+|\?[01]|"[^"]*"|[A-Za-z*][\w.*:/-]*))?$/;
+
+/** The three forms of a date (RFC 9110 section 5.6.7). */
+const HTTP_DATE =
+  /^(?:[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT|[A-Z][a-z]{5,8}, \d\d-[A-Z][a-z]{2}-\d\d \d\d:\d\d:\d\d GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})$/;
+
+function policiesOf(
+  request: CacheableRequest,
+  status: number,
+  fields: FieldsByName,
+  { policies, ttlSeconds }: Rules,
+): Omit<ResponseRules, 'varies'> {
+  const { age, expires } = fields;
+  const targeted = targetedAtCaches(fields);
+  // The library reads both leniently: an invalid Age counts as absent (RFC 9111 section 5.1), an invalid Expires as past (section 5.3).
+  const read = {
+    ...fields,
+    ...(age !== undefined && !/^\d+(?:,|$)/.test(age) && { age: '0' }),
+    ...(expires !== undefined && (targeted !== null || !HTTP_DATE.test(expires)) && { expires: '0' }),
+  };
+  const says = ['cache-control', 'expires', 'pragma'].some((name) => fields[name] !== undefined);
+  const control = targeted ?? (says || ttlSeconds === 0 ? fields['cache-control'] : `max-age=${ttlSeconds}`);
+  // Without what the service says, only the operator knows for how long a response is good: no guess by Last-Modified.
+  const options = { shared: true, cacheHeuristic: 0 };
+  const policyWith = (directives: string | undefined) => {
+    const headers = directives === undefined ? read : { ...read, 'cache-control': directives };
+    return new policies(asked(request), { status, headers }, options);
+  };
+  const directives = control?.toLowerCase();
+  const strict = policyWith(directives);
+  if (directives?.includes('must-revalidate') !== true) return { strict, whileFresh: strict };
+  return { strict, whileFresh: policyWith(directives.replaceAll('must-revalidate', '')) };
+}
+
+function asked({ target, fields }: CacheableRequest): CachePolicy.HttpRequest {
+  return { method: 'GET', url: target, headers: fields };
+}
+
+/** @param fields names and values alternating */
+export function fieldsByName(fields: readonly string[]): FieldsByName {
+  const byName: Record<string, string> = Object.create(null);
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = fields[i]!.toLowerCase();
+    const before = byName[name];
+    byName[name] = before === undefined ? fields[i + 1]! : `${before}, ${fields[i + 1]!}`;
+  }
+  return byName;
+}
+
+/** @param names in lower case */
+function without(fields: readonly string[], names: ReadonlySet<string>): readonly string[] {
+  return fields.flatMap((name, i) => (i % 2 === 1 || names.has(name.toLowerCase()) ? [] : [name, fields[i + 1]!]));
+}

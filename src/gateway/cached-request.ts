@@ -1,0 +1,443 @@
+import {
+  type CacheKey,
+  type Fetch,
+  type Found,
+  type ResponseCache,
+  targetKey,
+} from '../forward/cache/response-cache.ts';
+import { type CacheableRequest, fieldsByName, type Rules, StoredResponse } from '../forward/cache/stored-response.ts';
+import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../forward/faults.ts';
+import { type AnswerBodyReader, type ForwardHooks, forward, ResponseToClient } from '../forward/forward.ts';
+import type { ForwardRequest } from '../forward/request-body.ts';
+import type { ConsumerShare } from '../forward/upstream/upstream.ts';
+import type { ClientAddress, ClientRequest, ClientResponse, ResponseBody } from '../http1/client.ts';
+import { fieldValues, linesOf } from '../http1/fields.ts';
+import type { Head } from '../http1/request-head.ts';
+import type { ResponseHead } from '../http1/response-head.ts';
+import type { CachedRoute } from '../routing/route.ts';
+import type { Match } from '../routing/router.ts';
+import type { Caller } from './exchange.ts';
+import type { GatewayDeps } from './gateway-deps.ts';
+import {
+  type AdmittedRequest,
+  FORWARDED,
+  type Passage,
+  type Passing,
+  passingOf,
+  requestFieldsOf,
+  targetFor,
+  upstreamOf,
+} from './proxy-request.ts';
+import type { Refusal } from './refusals.ts';
+import { attemptInTurn } from './resume.ts';
+
+/*
+ * An admitted GET on a route with `cache`: answered from memory, or forwarded so that its response is kept (RFC 9111).
+ */
+
+/** Fields of a request that ask for a part of the response or set a condition on a change: only the service knows the answer. */
+const FOR_THE_SERVICE = ['range', 'if-range', 'if-match', 'if-unmodified-since'];
+const CONDITIONS: ReadonlySet<string> = new Set(['if-none-match', 'if-modified-since']);
+const NOT_MODIFIED = 304;
+const NO_CONTENT = 204;
+const CACHE_STATUS = 'Cache-Status';
+/** The name of this cache in Cache-Status. */
+const CACHE_NAME = 'Tollgate';
+
+/** A request that the cache may serve. */
+interface CacheLookUp {
+  readonly cache: ResponseCache;
+  readonly key: CacheKey;
+  readonly request: CacheableRequest;
+  readonly rules: Rules;
+}
+
+/** The passage of a request on a route with `cache`. */
+export class CachedRequest implements Passage {
+  readonly #head: Head;
+  readonly #origin: ClientAddress;
+  /** Null if the request goes to the service in any case. */
+  #lookUp: CacheLookUp | null = null;
+  /** What the cache had when the request took its place. */
+  #found: Found | null = null;
+
+  constructor(head: Head, origin: ClientAddress) {
+    this.#head = head;
+    this.#origin = origin;
+  }
+
+  /** A request that the cache answers needs no place at the upstream, which may be full or slow. */
+  takePlace(deps: GatewayDeps, match: Match, caller: Caller): ConsumerShare | null | 'used_up' {
+    // What a policy sets for the service is known later.
+    if (match.route.policies === null) this.#look(deps, match, caller, null);
+    return this.#isAnswered ? null : FORWARDED.takePlace(deps, match, caller);
+  }
+
+  full(deps: GatewayDeps, match: Match, caller: Caller, share: ConsumerShare | null): Refusal | null {
+    return FORWARDED.full(deps, match, caller, share);
+  }
+
+  start(
+    deps: GatewayDeps,
+    share: ConsumerShare | null,
+    request: ClientRequest,
+    response: ClientResponse,
+    admitted: AdmittedRequest,
+  ): ReturnType<Passage['start']> {
+    const { match, caller, fieldsOfPolicies } = admitted;
+    if (match.route.policies !== null) this.#look(deps, match, caller, fieldsOfPolicies);
+    const lookUp = this.#lookUp;
+    const turn = new CacheTurn(deps, share, request, response, admitted);
+    if (lookUp !== null && this.#isAnswered) return turn.answer(lookUp, this.#found!);
+    if (lookUp === null || this.#head.method === 'HEAD') {
+      return FORWARDED.start(deps, share, request, response, admitted);
+    }
+    turn.look(lookUp);
+    return turn;
+  }
+
+  get #isAnswered(): boolean {
+    return this.#found !== null && this.#found.use !== 'validate';
+  }
+
+  #look(deps: GatewayDeps, match: Match, caller: Caller, fieldsOfPolicies: AdmittedRequest['fieldsOfPolicies']): void {
+    const { cache } = deps;
+    const rules = match.route.cache;
+    if (cache === null || rules === null || !isForCache(this.#head)) return;
+    const [head, origin] = [this.#head, this.#origin];
+    const known = { head, match, caller, origin, fieldsOfPolicies, checkedBody: null, acceptEncoding: null };
+    const fields = requestFieldsOf(deps, { ...known, traceFields: null, record: { requestId: '' } });
+    const request = { target: targetFor(deps, known), fields: fieldsByName(fields) };
+    this.#lookUp = {
+      cache,
+      key: keyOf(match, head, origin, caller, request, rules),
+      request,
+      rules: { policies: cache.policies, ttlSeconds: rules.ttlSeconds },
+    };
+    this.#found = cache.find(this.#lookUp.key, request);
+  }
+}
+
+function isForCache({ method, body, fields }: Head): boolean {
+  if ((method !== 'GET' && method !== 'HEAD') || body !== 'none') return false;
+  const byName = fields.derived(fieldsByName);
+  return FOR_THE_SERVICE.every((name) => byName[name] === undefined);
+}
+
+/**
+ * Attack: a request with an unusual Host, scheme or path makes a response that the cache then gives to others. So everything by which the
+ * gateway itself tells requests apart is in the key, and everything else that a shared response depends on is for the service to name in
+ * Vary, or for the operator in `cache.fields`.
+ */
+function keyOf(
+  { route, name }: Match,
+  { host }: Head,
+  { scheme }: ClientAddress,
+  { id, shareId, consumer }: Caller,
+  { target, fields }: CacheableRequest,
+  rules: CachedRoute,
+): CacheKey {
+  const selected = rules.fields.map((field) => fields[field] ?? null);
+  const caller = rules.isShared ? null : [id, consumer?.plan ?? null];
+  const path = target.split('?', 1)[0]!;
+  return {
+    whole: JSON.stringify([name, scheme, host?.toLowerCase() ?? null, target, caller, selected]),
+    target: targetKey(route.upstream, target),
+    route: route.path,
+    path,
+    owner: shareId,
+  };
+}
+
+/** The turn of one request: it is answered, it waits for another one, or it goes to the service. */
+class CacheTurn {
+  readonly #deps: GatewayDeps;
+  readonly #share: ConsumerShare | null;
+  readonly #request: ClientRequest;
+  readonly #response: ClientResponse;
+  readonly #admitted: AdmittedRequest;
+  /** Breaks off what it does at present. */
+  #present: { breakOff(reason: Error): void } | null = null;
+
+  constructor(
+    deps: GatewayDeps,
+    share: ConsumerShare | null,
+    request: ClientRequest,
+    response: ClientResponse,
+    admitted: AdmittedRequest,
+  ) {
+    this.#deps = deps;
+    this.#share = share;
+    this.#request = request;
+    this.#response = response;
+    this.#admitted = admitted;
+  }
+
+  breakOff(reason: Error): void {
+    this.#present?.breakOff(reason);
+  }
+
+  /** @param found to be used at once */
+  answer(lookUp: CacheLookUp, { stored, use }: Found): null {
+    const { record } = this.#admitted;
+    const { passing, body } = passingOf(this.#deps, this.#request, this.#response, this.#admitted);
+    record.answeredFromCache(use === 'fresh' ? 'hit' : 'stale');
+    passing.sent?.();
+    const head = headOf(stored, lookUp.request, `hit; ttl=${stored.freshFor}`);
+    passing.head(head);
+    const relay = new ResponseToClient(body, passing.reader);
+    relay.begun();
+    if (head.framing !== 'none' && passing.method !== 'HEAD') {
+      record.bytesOut = head.length;
+      relay.add(stored.body);
+    }
+    relay.end();
+    passing.done({ kind: 'answered' });
+    if (use === 'stale_while_revalidating') this.#revalidate(lookUp, stored, passing);
+    return null;
+  }
+
+  /**
+   * Looks once more, because another request may have brought the response meanwhile. Then it waits for such a request that is under way,
+   * or goes to the service.
+   */
+  look(lookUp: CacheLookUp): void {
+    const { cache, key, request } = lookUp;
+    const found = cache.find(key, request);
+    if (found !== null && found.use !== 'validate') {
+      this.answer(lookUp, found);
+      return;
+    }
+    const fetch = cache.fetchOf(key);
+    if (fetch === null) this.#forward(lookUp, found?.stored ?? null);
+    else this.#waitFor(fetch, lookUp);
+  }
+
+  #waitFor(fetch: Fetch, lookUp: CacheLookUp): void {
+    const { flow, match, time } = this.#admitted;
+    const upstream = upstreamOf(this.#deps, match);
+    const waitMs = (match.route.timeouts ?? upstream.options).responseTimeoutMs;
+    const end = () => {
+      stop();
+      clearTimeout(timer);
+      this.#response.removeListener('close', onClose);
+      this.#present = null;
+    };
+    const breakOff = (reason: Error) => {
+      end();
+      const isGone = reason instanceof ClientGoneError;
+      flow.forwarded(
+        isGone ? { kind: 'client_gone', cause: reason.message } : { kind: 'failed', fault: faultOf(reason) },
+      );
+    };
+    const onClose = () => breakOff(new ClientGoneError('the client left'));
+    const timer = setTimeout(() => breakOff(new DeadlineError('head', waitMs)), waitMs);
+    const stop = fetch.wait(() => {
+      end();
+      // In turns: thousands may have waited for one response.
+      attemptInTurn(flow, this.#deps.thread, time, () => this.look(lookUp));
+    });
+    this.#response.once('close', onClose);
+    this.#present = { breakOff };
+  }
+
+  /** @param stored to be validated; null: nothing */
+  #forward(lookUp: CacheLookUp, stored: StoredResponse | null): void {
+    const [deps, admitted] = [this.#deps, this.#admitted];
+    const upstream = upstreamOf(deps, admitted.match);
+    const { passing, body } = passingOf(deps, this.#request, this.#response, admitted);
+    const conditions = stored?.conditions ?? [];
+    const asked = conditions.length === 0 ? passing : validating(deps, passing, admitted, conditions);
+    const validated = conditions.length === 0 ? null : stored;
+    admitted.record.cache = validated === null ? 'miss' : 'validated';
+    this.#present = forward(upstream, this.#share!, asked, body, new Fetching(lookUp, passing, validated));
+  }
+
+  /** Asks the service in the background whether the response is still good. Nothing happens if the upstream has no room for that. */
+  #revalidate(lookUp: CacheLookUp, stored: StoredResponse, passing: Passing): void {
+    const [deps, admitted] = [this.#deps, this.#admitted];
+    const upstream = upstreamOf(deps, admitted.match);
+    const isUnderWay = lookUp.cache.fetchOf(lookUp.key) !== null;
+    if (isUnderWay || lookUp.cache.find(lookUp.key, lookUp.request)?.use === 'fresh') return;
+    const share = upstream.takePlace(admitted.caller.shareId);
+    if (share === null) return;
+    const hooks = inBackground(passing, () => share.release());
+    const asked = validating(deps, passing, admitted, stored.conditions);
+    forward(upstream, share, asked, new NoClient(this.#request), new Fetching(lookUp, hooks, stored));
+  }
+}
+
+/** The request with conditions of the gateway in place of the client's. */
+function validating(
+  deps: GatewayDeps,
+  { method, target, affinity, body }: ForwardRequest,
+  admitted: AdmittedRequest,
+  conditions: readonly string[],
+): ForwardRequest {
+  const fields = requestFieldsOf(deps, admitted);
+  const kept = fields.flatMap((name, i) =>
+    i % 2 === 1 || CONDITIONS.has(name.toLowerCase()) ? [] : [name, fields[i + 1]!],
+  );
+  return { method, target, affinity: affinity ?? null, body, lines: linesOf([...kept, ...conditions]) };
+}
+
+/** Passes the response of the service on, and keeps a copy of it if it may be stored. */
+class Fetching implements ForwardHooks, AnswerBodyReader {
+  readonly record: ForwardHooks['record'];
+  readonly time: ForwardHooks['time'];
+  readonly sent: ForwardHooks['sent'];
+  readonly writeTimeoutMs: number;
+  readonly timeouts: ForwardHooks['timeouts'];
+  readonly retries: ForwardHooks['retries'];
+  readonly reader = this;
+  readonly #lookUp: CacheLookUp;
+  readonly #hooks: ForwardHooks;
+  readonly #validated: StoredResponse | null;
+  /** For others to wait for; null if they do not. */
+  readonly #fetch: Fetch | null;
+  /** The response as it will be stored, without its body; null if it will not be. */
+  #kept: StoredResponse | null = null;
+  #pieces: Buffer[] = [];
+  #bytes = 0;
+
+  /** @param validated what the service is asked to confirm; null if nothing is */
+  constructor(lookUp: CacheLookUp, hooks: ForwardHooks, validated: StoredResponse | null) {
+    this.record = hooks.record;
+    this.time = hooks.time;
+    this.sent = hooks.sent;
+    this.writeTimeoutMs = hooks.writeTimeoutMs;
+    this.timeouts = hooks.timeouts;
+    this.retries = hooks.retries;
+    this.#lookUp = lookUp;
+    this.#hooks = hooks;
+    this.#validated = validated;
+    this.#fetch = lookUp.cache.begin(lookUp.key);
+  }
+
+  head(head: ResponseHead): Buffer | null {
+    const { request, rules } = this.#lookUp;
+    if (this.#validated !== null && head.status === NOT_MODIFIED) return this.#confirmed(this.#validated, head);
+    // A body that ends with the connection may have been cut off.
+    this.#kept = head.framing === 'close' ? null : StoredResponse.of(head, request, rules);
+    if (this.#kept === null) this.#fetch?.end('not_stored');
+    const why = this.#validated === null ? 'uri-miss' : 'stale';
+    const status = `fwd=${why}; fwd-status=${head.status}${this.#kept === null ? '' : '; stored'}`;
+    this.#hooks.head({
+      status: head.status,
+      fields: [...head.fields, CACHE_STATUS, `${CACHE_NAME}; ${status}`],
+      values: (name) => head.values(name),
+      lines: null,
+      framing: head.framing,
+      length: head.length,
+      keepsAlive: head.keepsAlive,
+      keepAlive: head.keepAlive,
+    });
+    return null;
+  }
+
+  /** The service has confirmed what is stored: the client gets that. */
+  #confirmed(validated: StoredResponse, head: ResponseHead): Buffer | null {
+    const { cache, key, request, rules } = this.#lookUp;
+    const confirmed = validated.confirmedBy(head, request, rules);
+    if (confirmed !== null) cache.keep(key, request, confirmed);
+    this.#fetch?.end(confirmed === null ? 'not_stored' : 'stored');
+    const answered = headOf(confirmed ?? validated, request, 'fwd=stale; fwd-status=304');
+    this.#hooks.head(answered);
+    return answered.framing === 'none' ? null : validated.body;
+  }
+
+  chunk(bytes: Buffer): void {
+    this.#hooks.reader?.chunk(bytes);
+    if (this.#kept === null) return;
+    this.#bytes += bytes.length;
+    if (this.#bytes <= this.#lookUp.cache.maxBodyBytes) {
+      this.#pieces.push(Buffer.from(bytes));
+      return;
+    }
+    this.#kept = null;
+    this.#pieces = [];
+    this.#fetch?.end('not_stored');
+  }
+
+  get isBehind(): boolean {
+    return this.#hooks.reader?.isBehind === true;
+  }
+
+  whenCaughtUp(next: () => void): void {
+    this.#hooks.reader?.whenCaughtUp(next);
+  }
+
+  information(status: number, fields: readonly string[]): boolean {
+    return this.#hooks.information(status, fields);
+  }
+
+  done(result: ForwardResult): void {
+    const { cache, key, request } = this.#lookUp;
+    const isStored = result.kind === 'answered' && this.#kept !== null;
+    if (isStored) cache.keep(key, request, this.#kept!.withBody(Buffer.concat(this.#pieces)));
+    this.#fetch?.end(isStored ? 'stored' : 'failed');
+    this.#hooks.done(result);
+  }
+}
+
+/** The hooks of a request that no client waits for. */
+function inBackground(passing: ForwardHooks, done: () => void): ForwardHooks {
+  const { time, writeTimeoutMs, timeouts, retries } = passing;
+  return {
+    ...{ time, writeTimeoutMs, timeouts, retries, done },
+    record: { target: null, attempts: 1, isOverRetryBudget: false, bytesOut: 0 },
+    head: () => null,
+    information: () => false,
+    sent: null,
+    reader: null,
+  };
+}
+
+/** In place of a client: it takes everything at once. */
+class NoClient implements ResponseBody {
+  readonly req: ClientRequest;
+  readonly headersSent = true;
+  readonly destroyed = false;
+  readonly socket = null;
+  readonly isTaken = true;
+
+  constructor(req: ClientRequest) {
+    this.req = req;
+  }
+
+  flushHeaders(): void {}
+
+  write(): true {
+    return true;
+  }
+
+  end(): void {}
+
+  destroy(): void {}
+
+  once(): void {}
+
+  removeListener(): void {}
+}
+
+/** The head of a stored response for a client; a 304 if the client has the response already. @param status for Cache-Status (RFC 9211) */
+function headOf(stored: StoredResponse, request: CacheableRequest, status: string): ResponseHead {
+  const isKnown = stored.status === 200 && stored.isKnownTo(request);
+  const { length } = stored.body;
+  const hasLength = !isKnown && stored.status !== NO_CONTENT;
+  const fields = [
+    ...(isKnown ? stored.fieldsWithoutBody : stored.fields),
+    ...(hasLength ? ['Content-Length', String(length)] : []),
+    ...['Age', String(stored.age), CACHE_STATUS, `${CACHE_NAME}; ${status}`],
+  ];
+  return {
+    status: isKnown ? NOT_MODIFIED : stored.status,
+    fields,
+    values: fieldValues(fields).values,
+    lines: null,
+    framing: isKnown || length === 0 ? 'none' : 'length',
+    length: isKnown ? 0 : length,
+    keepsAlive: true,
+    keepAlive: [],
+  };
+}

@@ -1,0 +1,266 @@
+import { expect, test } from 'vitest';
+import { openGateway, type TestGateway } from '../support/gateway.ts';
+import { valuesOf } from '../support/http-message.ts';
+import { rawExchange } from '../support/raw-http.ts';
+import { startUpstream, type Upstream, type UpstreamHandler } from '../support/upstream.ts';
+
+// `cache` of a route: responses from memory by RFC 9111.
+
+interface Cached {
+  readonly gateway: TestGateway;
+  readonly service: Upstream;
+  readonly key: string;
+}
+
+/** A gateway with one cached route, before a service. @param cache of the route, as YAML */
+async function cached(handler: UpstreamHandler, cache = 'true', more = ''): Promise<Cached> {
+  const service = await startUpstream(handler);
+  const routes = `\n  - { path: /v1/pets/**, methods: [GET, PUT, POST], upstream: store, cache: ${cache} }`;
+  const gateway = await openGateway({ upstream: service.origin, routes, more });
+  const { key } = await gateway.createKey('endless');
+  return { gateway, service, key };
+}
+
+/** A service whose answers are numbered. */
+function numbered(fields: Record<string, string>, status = 200): UpstreamHandler {
+  let answers = 0;
+  return (_request, response) => response.writeHead(status, fields).end(`answer ${++answers}`);
+}
+
+async function ask({ gateway, key }: Cached, path = '/v1/pets/1', init: RequestInit = {}, as = key) {
+  const response = await gateway.get(path, as, init);
+  return { status: response.status, fields: response.headers, text: await response.text() };
+}
+
+test('a fresh response is given from memory, counted as any request, and says its age', async () => {
+  const all = await cached(numbered({ 'cache-control': 'max-age=60', age: '30', 'x-own': 'kept', etag: '"1"' }));
+  const { key } = await all.gateway.createKey('free');
+  const first = await ask(all, '/v1/pets/1', {}, key);
+  expect(first.fields.get('cache-status')).toBe('Tollgate; fwd=uri-miss; fwd-status=200; stored');
+  const second = await ask(all, '/v1/pets/1', {}, key);
+  expect(second).toMatchObject({ status: 200, text: 'answer 1' });
+  expect(second.fields.get('x-own')).toBe('kept');
+  expect(Number(second.fields.get('age'))).toBeGreaterThanOrEqual(30);
+  expect(second.fields.get('cache-status')).toMatch(/^Tollgate; hit; ttl=(30|29)$/);
+  expect(Number(second.fields.get('x-ratelimit-remaining'))).toBe(
+    Number(first.fields.get('x-ratelimit-remaining')) - 1,
+  );
+  expect(second.fields.get('x-request-id')).not.toBe(first.fields.get('x-request-id'));
+  expect(all.service.requests).toHaveLength(1);
+  await expect.poll(() => all.gateway.process.stdout).toMatch(/"upstream":null,"target":null.*"cache":"hit"/);
+});
+
+test('HEAD, and a client that has the response already, get no body from memory', async () => {
+  const all = await cached(numbered({ 'cache-control': 'max-age=60', etag: 'W/"1"' }));
+  await ask(all);
+  const head = await ask(all, '/v1/pets/1', { method: 'HEAD' });
+  expect([head.status, head.text, head.fields.get('content-length')]).toEqual([200, '', '8']);
+  // `fetch` would send Cache-Control: no-cache beside the condition.
+  const conditional = async (tags: string) => {
+    const head = `GET /v1/pets/1 HTTP/1.1\r\nHost: 127.0.0.1:${all.gateway.port}\r\nAuthorization: Bearer ${all.key}\r\nIf-None-Match: ${tags}\r\n\r\n`;
+    const [response] = (await rawExchange(all.gateway.port, head)).responses;
+    return response!;
+  };
+  const known = await conditional('"0", "1"');
+  expect([known.status, known.body.toString(), valuesOf(known.headers, 'etag')]).toEqual([304, '', ['W/"1"']]);
+  const other = await conditional('"2"');
+  expect([other.status, other.body.toString()]).toEqual([200, 'answer 1']);
+  expect(all.service.requests).toHaveLength(1);
+});
+
+test('another caller, query or selected field gets a response of its own; a shared one is for all callers', async () => {
+  const all = await cached(numbered({ 'cache-control': 'max-age=60' }), '{ fields: [Accept-Language] }');
+  const other = await all.gateway.createKey('free');
+  await ask(all);
+  expect((await ask(all, '/v1/pets/1', {}, other.key)).text).toBe('answer 2');
+  expect((await ask(all, '/v1/pets/1?a')).text).toBe('answer 3');
+  expect((await ask(all, '/v1/pets/1', { headers: { 'accept-language': 'de' } })).text).toBe('answer 4');
+  expect((await ask(all)).text).toBe('answer 1');
+
+  const shared = await cached(numbered({ 'cache-control': 'max-age=60' }), '{ shared: true }');
+  const second = await shared.gateway.createKey('free');
+  await ask(shared);
+  expect((await ask(shared, '/v1/pets/1', {}, second.key)).text).toBe('answer 1');
+});
+
+test('requests that differ in a field of Vary get responses of their own, and both are kept', async () => {
+  const all = await cached(
+    numbered({ 'cache-control': 'max-age=60', vary: 'Accept, X-Consumer-Plan' }),
+    '{ shared: true }',
+  );
+  const other = await all.gateway.createKey('free');
+  const as = (accept: string, key = all.key) => ask(all, '/v1/pets/1', { headers: { accept } }, key);
+  await as('a/a');
+  expect((await as('b/b')).text).toBe('answer 2');
+  expect((await as('a/a', other.key)).text).toBe('answer 3');
+  expect((await as('a/a')).text).toBe('answer 1');
+  expect((await as('b/b')).text).toBe('answer 2');
+});
+
+test.each<[string, Record<string, string>]>([
+  ['no-store', { 'cache-control': 'no-store' }],
+  ['private', { 'cache-control': 'private, max-age=60' }],
+  ['a cookie', { 'cache-control': 'public, max-age=60', 'set-cookie': 'session=1' }],
+  ['Vary: *', { 'cache-control': 'max-age=60', vary: '*' }],
+  ['Vary: X-Request-Id', { 'cache-control': 'max-age=60', vary: 'X-Request-Id' }],
+  ['nothing of its freshness', { 'last-modified': 'Thu, 01 Jan 1998 00:00:00 GMT' }],
+  ['max-age=0', { 'cache-control': 'max-age=0' }],
+])('a response with %s is not given again without a question', async (_, fields) => {
+  const all = await cached(numbered(fields), '{ shared: true }');
+  for (const n of [1, 2, 3]) expect((await ask(all)).text).toBe(`answer ${n}`);
+});
+
+test('a response that says nothing of its freshness is kept for `ttl`, and `must-revalidate` does not keep a fresh one from being used', async () => {
+  const silent = await cached(numbered({}), '{ ttl: 1m }');
+  const strict = await cached(numbered({ 'cache-control': 'max-age=60, must-revalidate' }));
+  for (const all of [silent, strict]) {
+    await ask(all);
+    expect((await ask(all)).text).toBe('answer 1');
+  }
+});
+
+test('a stale response is confirmed by the service, whose 304 renews it', async () => {
+  let answers = 0;
+  const all = await cached((request, response) => {
+    answers++;
+    const fields = {
+      'cache-control': answers === 1 ? 'max-age=0' : 'max-age=60',
+      etag: '"v1"',
+      'x-answer': String(answers),
+    };
+    if (request.headers['if-none-match'] === '"v1"') response.writeHead(304, fields).end();
+    else response.writeHead(200, fields).end('whole');
+  });
+  await ask(all);
+  const confirmed = await ask(all, '/v1/pets/1', { headers: { 'if-none-match': '"mine"' } });
+  expect([confirmed.status, confirmed.text, confirmed.fields.get('x-answer')]).toEqual([200, 'whole', '2']);
+  expect(confirmed.fields.get('cache-status')).toBe('Tollgate; fwd=stale; fwd-status=304');
+  expect(all.service.requests[1]!.values('if-none-match')).toEqual(['"v1"']);
+  expect((await ask(all)).fields.get('cache-status')).toMatch(/^Tollgate; hit/);
+  expect(all.service.requests).toHaveLength(2);
+});
+
+test('a stale response is given at once while it is renewed in the background (`stale-while-revalidate`)', async () => {
+  const gate = Promise.withResolvers<void>();
+  let answers = 0;
+  const all = await cached(async (_request, response) => {
+    const answer = ++answers;
+    if (answer > 1) await gate.promise;
+    const fresh = answer === 1 ? 'max-age=0, stale-while-revalidate=60' : 'max-age=60';
+    response.writeHead(200, { 'cache-control': fresh }).end(`answer ${answer}`);
+  });
+  await ask(all);
+  for (let i = 0; i < 5; i++) expect((await ask(all)).text).toBe('answer 1');
+  expect(all.service.requests).toHaveLength(2);
+  gate.resolve();
+  await expect.poll(async () => (await ask(all)).text).toBe('answer 2');
+  expect(all.service.requests).toHaveLength(2);
+});
+
+test('requests for one response wait for the first of them, and the next one takes its place if its client leaves', async () => {
+  const gate = Promise.withResolvers<void>();
+  const all = await cached(async (_request, response, recorded) => {
+    await gate.promise;
+    response.writeHead(200, { 'cache-control': 'max-age=60' }).end(`for ${recorded.values('x-name')[0]}`);
+  }, '{ shared: true }');
+  const named = (name: string, signal?: AbortSignal) =>
+    ask(all, '/v1/pets/1', { headers: { 'x-name': name }, ...(signal === undefined ? {} : { signal }) });
+  const leaving = new AbortController();
+  const first = named('first', leaving.signal).catch(() => 'left');
+  await expect.poll(() => all.service.requests.length).toBe(1);
+  const waiting = Array.from({ length: 20 }, (_, i) => named(`n${i}`));
+  await expect
+    .poll(async () => await (await fetch(`http://127.0.0.1:${all.gateway.adminPort}/metrics`)).text())
+    .toMatch(/^tollgate_in_flight 21$/m);
+  leaving.abort();
+  expect(await first).toBe('left');
+  await expect.poll(() => all.service.requests.length).toBe(2);
+  gate.resolve();
+  const texts = (await Promise.all(waiting)).map(({ text }) => text);
+  expect(new Set(texts).size).toBe(1);
+  expect(all.service.requests).toHaveLength(2);
+});
+
+test('requests for a response that is not stored do not wait for each other', async () => {
+  const gate = Promise.withResolvers<void>();
+  const all = await cached(async (_request, response) => {
+    response.writeHead(200, { 'cache-control': 'no-store' }).flushHeaders();
+    await gate.promise;
+    response.end('late');
+  }, '{ shared: true }');
+  const asked = Array.from({ length: 5 }, () => ask(all));
+  await expect.poll(() => all.service.requests.length).toBe(5);
+  gate.resolve();
+  for (const { text } of await Promise.all(asked)) expect(text).toBe('late');
+});
+
+test('a change through the gateway removes what is stored for its target, for all callers', async () => {
+  const all = await cached(numbered({ 'cache-control': 'max-age=60' }));
+  const other = await all.gateway.createKey('free');
+  await ask(all);
+  await ask(all, '/v1/pets/1', {}, other.key);
+  await ask(all, '/v1/pets/2');
+  await ask(all, '/v1/pets/1', { method: 'PUT', body: 'new' });
+  expect((await ask(all, '/v1/pets/2')).text).toBe('answer 3');
+  expect((await ask(all, '/v1/pets/1', {}, other.key)).text).toBe('answer 5');
+  expect((await ask(all)).text).toBe('answer 6');
+});
+
+test('requests for a part, and those with a body or a condition for a change, go to the service', async () => {
+  const all = await cached(numbered({ 'cache-control': 'max-age=60', etag: '"1"' }));
+  await ask(all);
+  const part = await ask(all, '/v1/pets/1', { headers: { range: 'bytes=0-1' } });
+  const conditional = await ask(all, '/v1/pets/1', { headers: { 'if-match': '"1"' } });
+  expect([part.text, conditional.text]).toEqual(['answer 2', 'answer 3']);
+  expect(part.fields.get('cache-status')).toBeNull();
+  expect((await ask(all, '/v1/pets/1', { headers: { 'cache-control': 'no-cache' } })).text).toBe('answer 4');
+});
+
+test('what is fresh is given while the service is away, and to a caller whose places at it are taken', async () => {
+  const gate = Promise.withResolvers<void>();
+  const all = await cached(async (request, response) => {
+    if (request.url === '/v1/pets/slow') await gate.promise;
+    response.writeHead(200, { 'cache-control': 'max-age=60' }).end('stored');
+  });
+  await ask(all);
+  await all.service.close();
+  expect(await ask(all)).toMatchObject({ status: 200, text: 'stored' });
+  expect((await ask(all, '/v1/pets/2')).status).toBe(502);
+  gate.resolve();
+});
+
+test('bodies beyond `cache.maxBodyBytes` pass and are not stored, and one caller fills a quarter of the memory', async () => {
+  const large = 'x'.repeat(100_000);
+  let answers = 0;
+  const handler: UpstreamHandler = (request, response) => {
+    answers++;
+    response
+      .writeHead(200, { 'cache-control': 'max-age=60' })
+      .end(request.url === '/v1/pets/large' ? large : large.slice(0, 40_000));
+  };
+  const all = await cached(handler, 'true', 'cache: { maxBytes: 1MiB, maxBodyBytes: 64KiB }');
+  for (const _ of [1, 2]) expect((await ask(all, '/v1/pets/large')).text).toHaveLength(100_000);
+  expect(answers).toBe(2);
+  const other = await all.gateway.createKey('free');
+  await ask(all, '/v1/pets/others', {}, other.key);
+  for (let i = 0; i < 20; i++) await ask(all, `/v1/pets/${i}`);
+  answers = 0;
+  await ask(all, '/v1/pets/others', {}, other.key);
+  expect(answers).toBe(0);
+  const metrics = await (await fetch(`http://127.0.0.1:${all.gateway.adminPort}/metrics`)).text();
+  const [, bytes] = /^tollgate_cache_bytes (\d+)$/m.exec(metrics)!;
+  expect(Number(bytes)).toBeGreaterThan(200_000);
+  expect(Number(bytes)).toBeLessThan(400_000);
+});
+
+test('an operator removes what is stored by path or by route', async () => {
+  const all = await cached(numbered({ 'cache-control': 'max-age=60' }));
+  const texts = async () => [(await ask(all)).text, (await ask(all, '/v1/pets/2?q')).text];
+  expect(await texts()).toEqual(['answer 1', 'answer 2']);
+  await all.gateway.command('cache', 'purge', '--path', '/v1/pets/2');
+  expect(await texts()).toEqual(['answer 1', 'answer 3']);
+  await all.gateway.command('cache', 'purge', '--route', '/v1/pets/**');
+  expect(await texts()).toEqual(['answer 4', 'answer 5']);
+  await all.gateway.command('cache', 'purge', '--route', '/v1/dogs');
+  expect(await texts()).toEqual(['answer 4', 'answer 5']);
+});
