@@ -489,10 +489,7 @@ interface FieldsInput {
   readonly isTraced: boolean;
 }
 
-function inputOf(
-  deps: GatewayDeps,
-  { head, match, traceFields, caller, origin, checkedBody }: FieldsFor,
-): FieldsInput {
+function inputOf(deps: GatewayDeps, { head, match, traceFields, caller, origin, checkedBody }: FieldsFor): FieldsInput {
   const { via, allowedNames, keySources, isAsKong, readsAuthorization } = deps;
   const { authorization, perAddress, strips } = match.route;
   const mayPass = !readsAuthorization || authorization !== null || perAddress !== null;
