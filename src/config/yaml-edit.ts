@@ -35,7 +35,8 @@ function editedOnce(text: string, { path, value }: YamlEdit): string {
   if (value === null) document.deleteIn(at);
   else document.setIn(at, to);
   // In a layout that the cut does not fit, the whole is written anew: the values are right in any case.
-  const isRight = isDeepStrictEqual(parseDocument(after, { uniqueKeys: false }).toJS(), document.toJS());
+  const read = parseDocument(after, { uniqueKeys: false });
+  const isRight = read.errors.length === 0 && isDeepStrictEqual(read.toJS(), document.toJS());
   return isRight ? after : document.toString({ lineWidth: 0 });
 }
 
