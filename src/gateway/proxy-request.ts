@@ -30,7 +30,7 @@ import { cookieValues } from '../http1/cookies.ts';
 import type { FieldNames } from '../http1/field-names.ts';
 import { type FieldRules, withFields, withoutDropped, withRules } from '../http1/field-rules.ts';
 import { linesOf, onlyValue, responseLinesOf, valuesOf } from '../http1/fields.ts';
-import { type KeyPlaces, requestFields, requestTrailers, responseFields } from '../http1/forwarded-fields.ts';
+import { requestFields, requestTrailers, responseFields } from '../http1/forwarded-fields.ts';
 import { REPLACED_BY } from '../http1/own-fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import { SAFE } from '../http1/request-line.ts';
@@ -472,42 +472,25 @@ function requestLinesOf(deps: GatewayDeps, admitted: AdmittedRequest): string {
   return admitted.traceFields === null ? own : own + responseLinesOf(admitted.traceFields);
 }
 
-/** Everything that determines the fields for the upstream, except those that are unique to one request. */
+/**
+ * Everything that determines the fields for the upstream, except those that are unique to one request, and the field block itself. The
+ * settings that matter are in `deps` and in the route, which are other objects after a reload.
+ */
 interface FieldsInput {
+  readonly deps: GatewayDeps;
+  readonly match: Match;
   readonly head: Head;
   readonly contentLength: string | null;
   readonly caller: Caller;
   readonly origin: ClientAddress;
-  readonly via: string;
-  readonly allowedNames: FieldNames;
-  readonly keyPlaces: KeyPlaces | null;
-  readonly isAsKong: boolean;
-  readonly passesAuthorization: boolean;
-  /** What the service does not get of the path; null for nothing. */
-  readonly prefix: string | null;
   /** Whether the client's own trace fields are replaced. */
   readonly isTraced: boolean;
 }
 
 function inputOf(deps: GatewayDeps, { head, match, traceFields, caller, origin, checkedBody }: FieldsFor): FieldsInput {
-  const { via, allowedNames, keySources, isAsKong, readsAuthorization } = deps;
-  const { authorization, perAddress, strips } = match.route;
-  const mayPass = !readsAuthorization || authorization !== null || perAddress !== null;
   // A body that came in chunks, and was read whole, is sent with its length.
   const contentLength = checkedBody === null ? declaredLength(head) : String(checkedBody.length);
-  return {
-    head,
-    contentLength,
-    caller,
-    origin,
-    via,
-    allowedNames,
-    keyPlaces: keySources,
-    isAsKong,
-    passesAuthorization: mayPass && passesAuthorization(deps, match, head),
-    prefix: strips === 0 ? null : prefixOf(head.path, strips),
-    isTraced: traceFields !== null,
-  };
+  return { deps, match, head, contentLength, caller, origin, isTraced: traceFields !== null };
 }
 
 /**
@@ -533,7 +516,11 @@ function newRepeatedLines(): RepeatedLines {
 
 /** Whether two requests with the same field block have the same lines. */
 function isSame(one: FieldsInput, other: FieldsInput): boolean {
+  const { route } = one.match;
   return (
+    one.deps === other.deps &&
+    route === other.match.route &&
+    (route.strips === 0 || one.head.path === other.head.path) &&
     one.head.httpVersion === other.head.httpVersion &&
     one.contentLength === other.contentLength &&
     one.caller.consumer === other.caller.consumer &&
@@ -541,34 +528,30 @@ function isSame(one: FieldsInput, other: FieldsInput): boolean {
     one.origin.scheme === other.origin.scheme &&
     one.origin.trustedPeer === other.origin.trustedPeer &&
     one.origin.httpVersion === other.origin.httpVersion &&
-    one.via === other.via &&
-    one.allowedNames === other.allowedNames &&
-    one.keyPlaces === other.keyPlaces &&
-    one.isAsKong === other.isAsKong &&
-    one.passesAuthorization === other.passesAuthorization &&
-    one.prefix === other.prefix &&
     one.isTraced === other.isTraced
   );
 }
 
 /** The fields that the next request may have too. */
-function repeatedFields(input: FieldsInput): string[] {
-  const { head, contentLength, caller, origin, via, allowedNames, keyPlaces, isTraced, isAsKong } = input;
+function repeatedFields({ deps, match, head, contentLength, caller, origin, isTraced }: FieldsInput): string[] {
+  const { via, allowedNames, keySources, isAsKong, readsAuthorization } = deps;
+  const { authorization, perAddress, strips } = match.route;
   const { consumer } = caller;
+  const mayPass = !readsAuthorization || authorization !== null || perAddress !== null;
   return requestFields(head.fields.rawHeaders, head.connectionNames, contentLength, {
     isTraced,
     consumerId: (isAsKong ? consumer?.customer?.id : null) ?? consumer?.id ?? null,
     plan: consumer?.plan ?? null,
     asKong: isAsKong ? fieldsOfKong(caller) : null,
-    passesAuthorization: input.passesAuthorization,
-    prefix: input.prefix,
+    passesAuthorization: mayPass && passesAuthorization(deps, match, head),
+    prefix: strips === 0 ? null : prefixOf(head.path, strips),
     peer: origin.peer,
     scheme: origin.scheme,
     host: head.host,
     trustedPeer: origin.trustedPeer,
     via,
     allowedNames,
-    keyPlaces,
+    keyPlaces: keySources,
     httpVersion: origin.httpVersion ?? head.httpVersion,
   });
 }
