@@ -246,6 +246,7 @@ test('bodies beyond `cache.maxBodyBytes` pass and are not stored, and one caller
   for (let i = 0; i < 20; i++) await ask(all, `/v1/pets/${i}`);
   answers = 0;
   await ask(all, '/v1/pets/others', {}, other.key);
+  await ask(all, '/v1/pets/19');
   expect(answers).toBe(0);
   const metrics = await (await fetch(`http://127.0.0.1:${all.gateway.adminPort}/metrics`)).text();
   const [, bytes] = /^tollgate_cache_bytes (\d+)$/m.exec(metrics)!;

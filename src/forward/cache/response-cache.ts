@@ -52,6 +52,12 @@ export function purgeIn(text: string | null): Purge {
   return { route: null, path: null };
 }
 
+/** What one caller has in the cache: its keys, the oldest first. */
+interface OwnShare {
+  bytes: number;
+  readonly keys: Set<string>;
+}
+
 interface CacheBounds {
   /** Bytes of all responses. */
   readonly maxBytes: number;
@@ -65,12 +71,14 @@ const MAX_VARIANTS = 16;
 const SHARE_OF_ONE = 1 / 4;
 /** How long requests for a response that was not stored are not made to wait for each other, milliseconds. */
 const PASS_MS = 10_000;
-const MAX_PASSES = 10_000;
+/** Characters of the keys that are known for that. */
+const MAX_PASSES = 1024 * 1024;
 
 /**
  * The responses of services that this process keeps in memory (RFC 9111), those least recently used making room for new ones.
  *
- * Attack: a caller asks for endless queries until nothing of the others is left in the cache. So one caller fills a quarter of it.
+ * Attack: a caller asks for endless queries until nothing of the others is left in the cache. So one caller fills a quarter of it, and its
+ * own oldest responses make room beyond that.
  */
 export class ResponseCache {
   readonly maxBodyBytes: number;
@@ -79,7 +87,7 @@ export class ResponseCache {
   readonly #mostOfOne: number;
   /** Keys by their targets. */
   readonly #byTarget = new Map<string, Set<string>>();
-  readonly #bytesByOwner = new Map<string, number>();
+  readonly #shares = new Map<string, OwnShare>();
   /** Keys of responses that were not stored. Requests for them do not wait for each other. */
   readonly #passes: LRUCache<string, true>;
   readonly #fetches = new Map<string, Fetch>();
@@ -94,7 +102,7 @@ export class ResponseCache {
       sizeCalculation: ({ bytes }) => bytes,
       dispose: (entry) => this.#forgotten(entry),
     });
-    this.#passes = new LRUCache({ max: MAX_PASSES, ttl: PASS_MS });
+    this.#passes = new LRUCache({ maxSize: MAX_PASSES, sizeCalculation: (_, key) => key.length, ttl: PASS_MS });
   }
 
   /** Bytes of all responses. */
@@ -112,13 +120,16 @@ export class ResponseCache {
     const before = this.#entries.peek(key.whole)?.variants ?? [];
     const others = before.filter((variant) => !variant.matches(request)).slice(0, MAX_VARIANTS - 1);
     const variants = [response, ...others];
-    const bytes = variants.reduce((sum, variant) => sum + variant.bytes, 0);
+    const names = 2 * (key.whole.length + key.target.length);
+    const bytes = variants.reduce((sum, variant) => sum + variant.bytes, names);
     this.#entries.delete(key.whole);
-    const own = this.#bytesByOwner.get(key.owner) ?? 0;
-    if (own + bytes > this.#mostOfOne) return;
+    if (bytes > this.#mostOfOne) return;
+    this.#makeRoom(key.owner, bytes);
     this.#entries.set(key.whole, { key, variants, bytes });
-    if (!this.#entries.has(key.whole)) return;
-    this.#bytesByOwner.set(key.owner, own + bytes);
+    const share = this.#shares.get(key.owner) ?? { bytes: 0, keys: new Set() };
+    this.#shares.set(key.owner, share);
+    share.bytes += bytes;
+    share.keys.add(key.whole);
     const keys = this.#byTarget.get(key.target) ?? new Set();
     this.#byTarget.set(key.target, keys.add(key.whole));
   }
@@ -159,10 +170,20 @@ export class ResponseCache {
     return fetch;
   }
 
+  #makeRoom(owner: string, bytes: number): void {
+    const share = this.#shares.get(owner);
+    if (share === undefined) return;
+    for (const oldest of share.keys) {
+      if (share.bytes + bytes <= this.#mostOfOne) return;
+      this.#entries.delete(oldest);
+    }
+  }
+
   #forgotten({ key, bytes }: Entry): void {
-    const left = this.#bytesByOwner.get(key.owner)! - bytes;
-    if (left > 0) this.#bytesByOwner.set(key.owner, left);
-    else this.#bytesByOwner.delete(key.owner);
+    const share = this.#shares.get(key.owner)!;
+    share.bytes -= bytes;
+    share.keys.delete(key.whole);
+    if (share.keys.size === 0) this.#shares.delete(key.owner);
     const keys = this.#byTarget.get(key.target);
     keys?.delete(key.whole);
     if (keys?.size === 0) this.#byTarget.delete(key.target);

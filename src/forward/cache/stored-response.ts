@@ -26,8 +26,8 @@ export type Use = 'fresh' | 'stale_while_revalidating' | 'validate';
 
 const NO_BODY = Buffer.alloc(0);
 
-/** What the memory of a response is taken for beyond its body and its fields, bytes. */
-const OVERHEAD_BYTES = 1_024;
+/** What the memory of a response is taken for beyond its texts and its body, bytes. */
+const OVERHEAD_BYTES = 2_048;
 
 /** The fields that a 304 has to a client (RFC 9110 section 15.4.5) are all but these, which describe the body. */
 const OF_BODY: ReadonlySet<string> = new Set(['content-length', 'content-encoding', 'content-type', 'content-range']);
@@ -98,9 +98,14 @@ export class StoredResponse implements CacheableHead {
     return new StoredResponse(this, body, this.#rules);
   }
 
-  /** Approximate bytes of memory. */
+  /**
+   * Approximate bytes of memory.
+   *
+   * Attack: requests have 16 KiB of fields that Vary names, and small responses, so that what is kept of the requests fills the memory.
+   */
   get bytes(): number {
-    return this.body.length + this.fields.reduce((sum, text) => sum + 2 * text.length, OVERHEAD_BYTES);
+    const texts = [...this.fields, ...this.#rules.varies.map(([, value = '']) => value)];
+    return texts.reduce((sum, text) => sum + 2 * text.length, OVERHEAD_BYTES + this.body.length);
   }
 
   /** Whether the request has the fields that this response depends on (RFC 9111 section 4.1). */
@@ -210,9 +215,11 @@ function policiesOf(
 ): Omit<ResponseRules, 'varies'> {
   const { age, expires } = fields;
   const targeted = targetedAtCaches(fields);
+  // `matches` compares what Vary names.
+  const { vary: _, ...others } = fields;
   // The library reads both leniently: an invalid Age counts as absent (RFC 9111 section 5.1), an invalid Expires as past (section 5.3).
   const read = {
-    ...fields,
+    ...others,
     ...(age !== undefined && !/^\d+(?:,|$)/.test(age) && { age: '0' }),
     ...(expires !== undefined && (targeted !== null || !HTTP_DATE.test(expires)) && { expires: '0' }),
   };
@@ -230,8 +237,12 @@ function policiesOf(
   return { strict, whileFresh: policyWith(directives.replaceAll('must-revalidate', '')) };
 }
 
+/** The fields of a request that the library looks at. It is given no others, because it would keep them. */
+const ASKED = ['cache-control', 'pragma', 'authorization'];
+
 function asked({ target, fields }: CacheableRequest): CachePolicy.HttpRequest {
-  return { method: 'GET', url: target, headers: fields };
+  const sent = ASKED.flatMap((name) => (fields[name] === undefined ? [] : [[name, fields[name].toLowerCase()]]));
+  return { method: 'GET', url: target, headers: Object.fromEntries(sent) };
 }
 
 /** @param fields names and values alternating */
