@@ -1,28 +1,21 @@
-import {
-  type CacheKey,
-  type Fetch,
-  type Found,
-  type ResponseCache,
-  targetKey,
-} from '../forward/cache/response-cache.ts';
-import { type CacheableRequest, fieldsByName, type Rules, StoredResponse } from '../forward/cache/stored-response.ts';
-import { ClientGoneError, DeadlineError, type ForwardResult, faultOf } from '../forward/faults.ts';
-import { type AnswerBodyReader, type ForwardHooks, forward, ResponseToClient } from '../forward/forward.ts';
+import { type CacheKey, type Fetch, type Found, targetKey } from '../forward/cache/response-cache.ts';
+import { type CacheableRequest, fieldsByName, type StoredResponse } from '../forward/cache/stored-response.ts';
+import { ClientGoneError, DeadlineError, faultOf } from '../forward/faults.ts';
+import { type ForwardHooks, forward, ResponseToClient } from '../forward/forward.ts';
 import type { ForwardRequest } from '../forward/request-body.ts';
 import type { ConsumerShare } from '../forward/upstream/upstream.ts';
-import type { ClientAddress, ClientRequest, ClientResponse, ResponseBody } from '../http1/client.ts';
-import { fieldValues, linesOf } from '../http1/fields.ts';
+import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
+import { linesOf } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
-import type { ResponseHead } from '../http1/response-head.ts';
 import type { CachedRoute } from '../routing/route.ts';
 import type { Match } from '../routing/router.ts';
+import { type CacheLookUp, Fetching, headOf, inBackground, NoClient } from './cache-fetch.ts';
 import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import {
   type AdmittedRequest,
   FORWARDED,
   type Passage,
-  type Passing,
   passingOf,
   requestFieldsOf,
   targetFor,
@@ -38,19 +31,6 @@ import { attemptInTurn } from './resume.ts';
 /** Fields of a request that ask for a part of the response or set a condition on a change: only the service knows the answer. */
 const FOR_THE_SERVICE = ['range', 'if-range', 'if-match', 'if-unmodified-since'];
 const CONDITIONS: ReadonlySet<string> = new Set(['if-none-match', 'if-modified-since']);
-const NOT_MODIFIED = 304;
-const NO_CONTENT = 204;
-const CACHE_STATUS = 'Cache-Status';
-/** The name of this cache in Cache-Status. */
-const CACHE_NAME = 'Tollgate';
-
-/** A request that the cache may serve. */
-interface CacheLookUp {
-  readonly cache: ResponseCache;
-  readonly key: CacheKey;
-  readonly request: CacheableRequest;
-  readonly rules: Rules;
-}
 
 /** The passage of a request on a route with `cache`. */
 export class CachedRequest implements Passage {
@@ -254,7 +234,7 @@ class CacheTurn {
   }
 
   /** Asks the service in the background whether the response is still good. Nothing happens if the upstream has no room for that. */
-  #revalidate(lookUp: CacheLookUp, stored: StoredResponse, passing: Passing): void {
+  #revalidate(lookUp: CacheLookUp, stored: StoredResponse, passing: ForwardRequest & ForwardHooks): void {
     const [deps, admitted] = [this.#deps, this.#admitted];
     const upstream = upstreamOf(deps, admitted.match);
     const isUnderWay = lookUp.cache.fetchOf(lookUp.key) !== null;
@@ -279,165 +259,4 @@ function validating(
     i % 2 === 1 || CONDITIONS.has(name.toLowerCase()) ? [] : [name, fields[i + 1]!],
   );
   return { method, target, affinity: affinity ?? null, body, lines: linesOf([...kept, ...conditions]) };
-}
-
-/** Passes the response of the service on, and keeps a copy of it if it may be stored. */
-class Fetching implements ForwardHooks, AnswerBodyReader {
-  readonly record: ForwardHooks['record'];
-  readonly time: ForwardHooks['time'];
-  readonly sent: ForwardHooks['sent'];
-  readonly writeTimeoutMs: number;
-  readonly timeouts: ForwardHooks['timeouts'];
-  readonly retries: ForwardHooks['retries'];
-  readonly reader = this;
-  readonly #lookUp: CacheLookUp;
-  readonly #hooks: ForwardHooks;
-  readonly #validated: StoredResponse | null;
-  /** For others to wait for; null if they do not. */
-  readonly #fetch: Fetch | null;
-  /** The response as it will be stored, without its body; null if it will not be. */
-  #kept: StoredResponse | null = null;
-  #pieces: Buffer[] = [];
-  #bytes = 0;
-
-  /** @param validated what the service is asked to confirm; null if nothing is */
-  constructor(lookUp: CacheLookUp, hooks: ForwardHooks, validated: StoredResponse | null) {
-    this.record = hooks.record;
-    this.time = hooks.time;
-    this.sent = hooks.sent;
-    this.writeTimeoutMs = hooks.writeTimeoutMs;
-    this.timeouts = hooks.timeouts;
-    this.retries = hooks.retries;
-    this.#lookUp = lookUp;
-    this.#hooks = hooks;
-    this.#validated = validated;
-    this.#fetch = lookUp.cache.begin(lookUp.key);
-  }
-
-  head(head: ResponseHead): Buffer | null {
-    const { request, rules } = this.#lookUp;
-    if (this.#validated !== null && head.status === NOT_MODIFIED) return this.#confirmed(this.#validated, head);
-    // A body that ends with the connection may have been cut off.
-    this.#kept = head.framing === 'close' ? null : StoredResponse.of(head, request, rules);
-    if (this.#kept === null) this.#fetch?.end('not_stored');
-    const why = this.#validated === null ? 'uri-miss' : 'stale';
-    const status = `fwd=${why}; fwd-status=${head.status}${this.#kept === null ? '' : '; stored'}`;
-    this.#hooks.head({
-      status: head.status,
-      fields: [...head.fields, CACHE_STATUS, `${CACHE_NAME}; ${status}`],
-      values: (name) => head.values(name),
-      lines: null,
-      framing: head.framing,
-      length: head.length,
-      keepsAlive: head.keepsAlive,
-      keepAlive: head.keepAlive,
-    });
-    return null;
-  }
-
-  /** The service has confirmed what is stored: the client gets that. */
-  #confirmed(validated: StoredResponse, head: ResponseHead): Buffer | null {
-    const { cache, key, request, rules } = this.#lookUp;
-    const confirmed = validated.confirmedBy(head, request, rules);
-    if (confirmed !== null) cache.keep(key, request, confirmed);
-    this.#fetch?.end(confirmed === null ? 'not_stored' : 'stored');
-    const answered = headOf(confirmed ?? validated, request, 'fwd=stale; fwd-status=304');
-    this.#hooks.head(answered);
-    return answered.framing === 'none' ? null : validated.body;
-  }
-
-  chunk(bytes: Buffer): void {
-    this.#hooks.reader?.chunk(bytes);
-    if (this.#kept === null) return;
-    this.#bytes += bytes.length;
-    if (this.#bytes <= this.#lookUp.cache.maxBodyBytes) {
-      this.#pieces.push(Buffer.from(bytes));
-      return;
-    }
-    this.#kept = null;
-    this.#pieces = [];
-    this.#fetch?.end('not_stored');
-  }
-
-  get isBehind(): boolean {
-    return this.#hooks.reader?.isBehind === true;
-  }
-
-  whenCaughtUp(next: () => void): void {
-    this.#hooks.reader?.whenCaughtUp(next);
-  }
-
-  information(status: number, fields: readonly string[]): boolean {
-    return this.#hooks.information(status, fields);
-  }
-
-  done(result: ForwardResult): void {
-    const { cache, key, request } = this.#lookUp;
-    const isStored = result.kind === 'answered' && this.#kept !== null;
-    if (isStored) cache.keep(key, request, this.#kept!.withBody(Buffer.concat(this.#pieces)));
-    this.#fetch?.end(isStored ? 'stored' : 'failed');
-    this.#hooks.done(result);
-  }
-}
-
-/** The hooks of a request that no client waits for. */
-function inBackground(passing: ForwardHooks, done: () => void): ForwardHooks {
-  const { time, writeTimeoutMs, timeouts, retries } = passing;
-  return {
-    ...{ time, writeTimeoutMs, timeouts, retries, done },
-    record: { target: null, attempts: 1, isOverRetryBudget: false, bytesOut: 0 },
-    head: () => null,
-    information: () => false,
-    sent: null,
-    reader: null,
-  };
-}
-
-/** In place of a client: it takes everything at once. */
-class NoClient implements ResponseBody {
-  readonly req: ClientRequest;
-  readonly headersSent = true;
-  readonly destroyed = false;
-  readonly socket = null;
-  readonly isTaken = true;
-
-  constructor(req: ClientRequest) {
-    this.req = req;
-  }
-
-  flushHeaders(): void {}
-
-  write(): true {
-    return true;
-  }
-
-  end(): void {}
-
-  destroy(): void {}
-
-  once(): void {}
-
-  removeListener(): void {}
-}
-
-/** The head of a stored response for a client; a 304 if the client has the response already. @param status for Cache-Status (RFC 9211) */
-function headOf(stored: StoredResponse, request: CacheableRequest, status: string): ResponseHead {
-  const isKnown = stored.status === 200 && stored.isKnownTo(request);
-  const { length } = stored.body;
-  const hasLength = !isKnown && stored.status !== NO_CONTENT;
-  const fields = [
-    ...(isKnown ? stored.fieldsWithoutBody : stored.fields),
-    ...(hasLength ? ['Content-Length', String(length)] : []),
-    ...['Age', String(stored.age), CACHE_STATUS, `${CACHE_NAME}; ${status}`],
-  ];
-  return {
-    status: isKnown ? NOT_MODIFIED : stored.status,
-    fields,
-    values: fieldValues(fields).values,
-    lines: null,
-    framing: isKnown || length === 0 ? 'none' : 'length',
-    length: isKnown ? 0 : length,
-    keepsAlive: true,
-    keepAlive: [],
-  };
 }

@@ -220,7 +220,7 @@ function wantsCompression({ httpVersion, fields }: Head, rules: CompressionRules
   return valuesOf(fields.rawHeaders, 'cookie').length === 0;
 }
 
-export class Passing implements ForwardRequest, ForwardHooks {
+class Passing implements ForwardRequest, ForwardHooks {
   readonly method: string;
   readonly target: string;
   readonly affinity: string | null;

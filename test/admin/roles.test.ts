@@ -59,6 +59,7 @@ const NEEDED: Readonly<Record<string, string>> = {
   'DELETE customers/{id}/topups/{topUp}': 'operator',
   'POST keys/{id}/usage/reset': 'operator',
   'DELETE bans/{id}': 'operator',
+  'POST cache/purges': 'operator',
   'PUT plans/file': 'admin',
   'POST plans/history/{version}/restore': 'admin',
 };
