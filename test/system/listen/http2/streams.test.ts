@@ -426,8 +426,10 @@ test('a connection that is lost frees all requests on it (reliability 93, 95)', 
   await eventually(() => expect(upstream.requests).toHaveLength(10));
   session.destroy();
   await eventually(() => expect(accessLines(gateway).map(({ status }) => status)).toEqual(Array(10).fill(499)));
-  const metrics = await metricsOf(gateway);
-  for (const name of ['in_flight', 'connections']) expect(metrics).toMatch(new RegExp(`^tollgate_${name} 0$`, 'm'));
+  await eventually(async () => {
+    const metrics = await metricsOf(gateway);
+    for (const name of ['in_flight', 'connections']) expect(metrics).toMatch(new RegExp(`^tollgate_${name} 0$`, 'm'));
+  });
 });
 
 test('100 requests at once on one connection are counted each exactly once', async () => {
