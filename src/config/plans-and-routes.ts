@@ -131,7 +131,7 @@ function warnOfIdleUnits(plan: Plan, routes: readonly PricedRoute[], warn: Warn)
     const charged = [...new Set(charging.flatMap(({ charges }) => (charges ?? []).map(({ unit }) => unit)))];
     for (const { name } of part.units ?? []) {
       if (charged.includes(name)) continue;
-      warn([...path, 'units', name], `is charged by no route that it is for.${meant(name, charged)}`);
+      warn([...path, 'units', name], `is charged by no route for which these limits are.${meant(name, charged)}`);
     }
   }
 }

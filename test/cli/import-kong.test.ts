@@ -267,6 +267,37 @@ test('a hundred services with 200 routes, 12 limits and 500 consumers take a mom
   expect(processorMs(move)).toBeLessThan(5_000);
 });
 
+test('a route that needs a token, or refuses addresses, in Kong is closed until something is in its place (reliability 548)', async () => {
+  const { port } = await startUpstream();
+  const route = (name: string, plugin: string) =>
+    `  - { name: ${name}, paths: [/${name}], methods: [GET], plugins: [${plugin}] }`;
+  const { out, left } = await moved(`_format_version: "3.0"
+services:
+- name: s
+  url: http://127.0.0.1:${port}
+  routes:
+${route('tokens', '{ name: jwt }')}
+${route('passwords', '{ name: basic-auth }')}
+${route('own', '{ name: a-plugin-of-ours }')}
+${route('addresses', '{ name: ip-restriction, config: { deny: [127.0.0.1] } }')}
+${route('logged', '{ name: http-log }')}
+- name: balanced
+  host: pool
+  routes: [{ name: away, paths: [/away], methods: [GET] }]
+upstreams: [{ name: pool }]
+`);
+  const env = { TOLLGATE_CONFIG: join(out, 'gateway.yaml'), TOLLGATE_PLANS: join(out, 'plans.yaml') };
+  const gateway = await openReplica({
+    env: { ...env, TOLLGATE_DATA: join(folder, 'data'), PORT: '0', ADMIN_PORT: '0' },
+  });
+  const statusOf = async (path: string) => (await gateway.get(path)).status;
+  for (const path of ['/tokens', '/tokens/x', '/passwords', '/own', '/addresses'])
+    expect(await statusOf(path)).toBe(503);
+  expect(await statusOf('/logged')).toBe(200);
+  expect(left.filter((one) => one.includes('would be open to everyone'))).toHaveLength(4);
+  expect(left.filter((one) => one.includes('its upstream pool has no targets'))).toHaveLength(1);
+});
+
 test('overwrites no file, and leaves none behind beside one that is there (reliability 547)', async () => {
   const { out } = await moved(EXAMPLE);
   const again = await moved(EXAMPLE);

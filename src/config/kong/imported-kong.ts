@@ -9,7 +9,7 @@ import { settingsHead } from '../settings-head.ts';
 import type { Kong, KongConsumer, KongPlugin, KongService } from './kong-file.ts';
 import { type LimitsHere, othersCounting, type PlanHere, planOf } from './kong-plans.ts';
 import { type RouteHere, routesHere } from './kong-routes.ts';
-import { limitOf, listIn, pluginFor, sizeOf } from './kong-rules.ts';
+import { guardsOf, limitOf, listIn, pluginFor, sizeOf } from './kong-rules.ts';
 
 /** What is not moved, or means something else here. */
 export interface Left {
@@ -47,6 +47,7 @@ const NOT_NEEDED: Readonly<Record<string, string>> = {
   'http-log': 'is the log on standard output; let the collector of your logs read it',
   jwt: 'is `jwt` of gateway.yaml, for one issuer with public keys: its `audience` is not known here (docs/guides/tokens.md)',
   'request-termination': 'is `respond` of a route',
+  'proxy-cache': 'is `cache` of a route, in memory (docs/guides/cache.md)',
   'request-transformer': 'is `headers` and `rewrite` of a route; bodies are not changed',
   'response-transformer': 'is `headers.response` of a route; bodies are not changed',
 };
@@ -309,6 +310,11 @@ class Import {
         return wrong === null ? [{ url: url(address), weight }] : [];
       },
     );
+    if (balanced !== undefined && balanced.targets.length === 0)
+      this.#leave(
+        service.at,
+        `service ${service.name}: its upstream ${host} has no targets in the file (\`/upstreams/${host}/targets\` of the Admin API); the written address answers nothing`,
+      );
     const [first] = targets;
     const isEven = targets.every(({ weight }) => weight === first?.weight && weight !== 0);
     const written = targets.map((one) =>
@@ -347,13 +353,26 @@ class Import {
         kong.at,
         `route ${kong.name}: requests that match the paths of the group ${also.join(', ')} count there, in place of what is their own in Kong`,
       );
+    const guards = guardsOf(this.#kong, kong);
+    for (const guard of guards)
+      this.#leave(
+        guard.at,
+        `${guard.name}: route ${kong.name} has no key beside it and would be open to everyone, so it answers 503 (\`respond\`) until you write what is in its place`,
+      );
+    const rewrite = rewriteOf(stripPrefix, kong.service!.path);
+    const closed = guards.map(({ name }) => name).join(', ');
     return [
       ...[`route ${quoted(kong.name)} of Kong`, ...notes].map((note) => `  # ${note}`),
+      ...(closed === ''
+        ? []
+        : [`  # Closed: ${quoted(closed)} of Kong is not moved. Write what is in its place, and remove \`respond\`.`]),
       `  - path: ${quoted(path)}`,
       ...(hosts.length === 0 ? [] : [`    hosts: [${hosts.map(quoted).join(', ')}]`]),
       `    methods: [${methods.join(', ')}]`,
       `    upstream: ${this.#nameOf(kong.service!, kong.service!.name, 'service')}`,
-      ...rewriteOf(stripPrefix, kong.service!.path),
+      ...(closed === ''
+        ? rewrite
+        : ['    respond: { status: 503 }', ...rewrite.map((line) => `    #${line.slice(3)}`)]),
       ...(limit === null ? [] : [`    maxBodyBytes: ${sizeText(sizeOf(limit))}`]),
       ...(from.length === 0 ? [] : [`    addresses: [${this.#addresses(from, kong.at).map(quoted).join(', ')}]`]),
       ...(isKeyed ? this.#scopesOf(route) : this.#openLimits(route)),

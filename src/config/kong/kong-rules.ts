@@ -27,6 +27,47 @@ export function pluginFor(
   return best;
 }
 
+/** Plugins that let each request pass, so that a route without them is no more open. */
+const PASSING = [
+  ...[
+    'key-auth',
+    'rate-limiting',
+    'acl',
+    'request-size-limiting',
+    'cors',
+    'rate-limiting-advanced',
+    'response-ratelimiting',
+  ],
+  ...[
+    'prometheus',
+    'correlation-id',
+    'file-log',
+    'http-log',
+    'tcp-log',
+    'udp-log',
+    'syslog',
+    'loggly',
+    'statsd',
+    'datadog',
+  ],
+  ...['zipkin', 'opentelemetry', 'request-transformer', 'response-transformer', 'request-transformer-advanced'],
+  ...['response-transformer-advanced', 'proxy-cache', 'proxy-cache-advanced', 'grpc-gateway', 'grpc-web'],
+];
+
+/**
+ * The plugins that may refuse a request of a route without a key, and that are not moved.
+ *
+ * Attack: a route whose requests needed a token in Kong is written without that, and is open to everyone.
+ */
+export function guardsOf(kong: Kong, route: KongRoute): readonly KongPlugin[] {
+  if (pluginFor(kong, 'key-auth', route, null) !== null) return [];
+  return [...kong.pluginsOf.keys()].flatMap((name) => {
+    const plugin = PASSING.includes(name) ? null : pluginFor(kong, name, route, null);
+    if (plugin === null) return [];
+    return name === 'ip-restriction' && listIn(plugin, 'deny', 'blacklist').length === 0 ? [] : [plugin];
+  });
+}
+
 /** The order of precedence: the lowest runs. */
 function rankOf({ route, service, consumer }: KongPlugin): number {
   const of = `${route === null ? '' : 'r'}${service === null ? '' : 's'}${consumer === null ? '' : 'c'}`;

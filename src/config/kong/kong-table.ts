@@ -5,7 +5,7 @@ import type { ImportedKong } from './imported-kong.ts';
 import type { Kong, KongConsumer, KongPlugin, KongRoute } from './kong-file.ts';
 import { patternOf } from './kong-plans.ts';
 import type { RouteHere } from './kong-routes.ts';
-import { isCountedApart, limitOf, listIn, pluginFor, sizeOf } from './kong-rules.ts';
+import { guardsOf, isCountedApart, limitOf, listIn, pluginFor, sizeOf } from './kong-rules.ts';
 
 // What a request gets in Kong, as its file says, beside what it gets here, as the written files say.
 
@@ -66,7 +66,11 @@ function inKong(kong: Kong, route: KongRoute): string {
   const denied = acl === null ? [] : listIn(acl, 'deny', 'blacklist');
   const from = addresses === null ? [] : listIn(addresses, 'allow', 'whitelist');
   return [
-    of('key-auth') === null ? 'no key' : 'a key',
+    of('key-auth') === null
+      ? guardsOf(kong, route)
+          .map(({ name }) => name)
+          .join(' and ') || 'no key'
+      : 'a key',
     ...(groups.length === 0 ? [] : [`group ${groups.join(' or ')}`]),
     ...(denied.length === 0 ? [] : [`not group ${denied.join(' or ')}`]),
     ...(limit === null ? ['no limit'] : [limitText(limit, of('key-auth') === null)]),
@@ -95,6 +99,7 @@ function limitText(plugin: KongPlugin, isOpen = false): string {
 
 function inTollgate(here: RouteHere, route: GatewayFile['routes'][number], plans: Plans): string {
   const isOpen = route.auth === 'none';
+  if (route.respond !== null) return '503, until you write what is in its place';
   return [
     isOpen ? 'no key' : 'a key',
     ...(route.scopes ?? []).map((scope) => `scope ${scope}`),

@@ -27,7 +27,7 @@ export const purgeCache = defineOperation({
   keepsNothing: true,
   action: 'cache.purge',
   input: z.strictObject({
-    route: path.optional().describe('The `path` of the route, as in gateway.yaml. Left out, of all routes.'),
+    route: path.optional().describe('The pattern of the route, as `path` in gateway.yaml. Left out, of all routes.'),
     path: path
       .optional()
       .describe(
