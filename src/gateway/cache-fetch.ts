@@ -35,6 +35,8 @@ export class Fetching implements ForwardHooks, AnswerBodyReader {
   readonly reader = this;
   readonly #lookUp: CacheLookUp;
   readonly #hooks: ForwardHooks;
+  /** Why the service is asked, as Cache-Status has it (RFC 9211 section 2.2). */
+  readonly #why: 'uri-miss' | 'request' | 'stale';
   readonly #validated: StoredResponse | null;
   /** For others to wait for; null if they do not. */
   readonly #fetch: Fetch | null;
@@ -43,8 +45,11 @@ export class Fetching implements ForwardHooks, AnswerBodyReader {
   #pieces: Buffer[] = [];
   #bytes = 0;
 
-  /** @param validated what the service is asked to confirm; null if nothing is */
-  constructor(lookUp: CacheLookUp, hooks: ForwardHooks, validated: StoredResponse | null) {
+  /**
+   * @param stored what does not serve the request as it is; null if there is nothing
+   * @param isValidation whether the service is asked to confirm that
+   */
+  constructor(lookUp: CacheLookUp, hooks: ForwardHooks, stored: StoredResponse | null, isValidation: boolean) {
     this.record = hooks.record;
     this.time = hooks.time;
     this.sent = hooks.sent;
@@ -53,7 +58,8 @@ export class Fetching implements ForwardHooks, AnswerBodyReader {
     this.retries = hooks.retries;
     this.#lookUp = lookUp;
     this.#hooks = hooks;
-    this.#validated = validated;
+    this.#why = stored === null ? 'uri-miss' : stored.freshFor > 0 ? 'request' : 'stale';
+    this.#validated = isValidation ? stored : null;
     this.#fetch = lookUp.cache.begin(lookUp.key);
   }
 
@@ -63,8 +69,7 @@ export class Fetching implements ForwardHooks, AnswerBodyReader {
     // A body that ends with the connection may have been cut off.
     this.#kept = head.framing === 'close' ? null : StoredResponse.of(head, request, rules);
     if (this.#kept === null) this.#fetch?.end('not_stored');
-    const why = this.#validated === null ? 'uri-miss' : 'stale';
-    const status = `fwd=${why}; fwd-status=${head.status}${this.#kept === null ? '' : '; stored'}`;
+    const status = `fwd=${this.#why}; fwd-status=${head.status}${this.#kept === null ? '' : '; stored'}`;
     this.#hooks.head({
       status: head.status,
       fields: [...head.fields, CACHE_STATUS, `${CACHE_NAME}; ${status}`],
@@ -84,7 +89,7 @@ export class Fetching implements ForwardHooks, AnswerBodyReader {
     const confirmed = validated.confirmedBy(head, request, rules);
     if (confirmed !== null) cache.keep(key, request, confirmed);
     this.#fetch?.end(confirmed === null ? 'not_stored' : 'stored');
-    const answered = headOf(confirmed ?? validated, request, 'fwd=stale; fwd-status=304');
+    const answered = headOf(confirmed ?? validated, request, `fwd=${this.#why}; fwd-status=304`);
     this.#hooks.head(answered);
     return answered.framing === 'none' ? null : validated.body;
   }

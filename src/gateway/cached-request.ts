@@ -227,10 +227,11 @@ class CacheTurn {
     const upstream = upstreamOf(deps, admitted.match);
     const { passing, body } = passingOf(deps, this.#request, this.#response, admitted);
     const conditions = stored?.conditions ?? [];
-    const asked = conditions.length === 0 ? passing : validating(deps, passing, admitted, conditions);
-    const validated = conditions.length === 0 ? null : stored;
-    admitted.record.cache = validated === null ? 'miss' : 'validated';
-    this.#present = forward(upstream, this.#share!, asked, body, new Fetching(lookUp, passing, validated));
+    const isValidation = conditions.length > 0;
+    admitted.record.cache = isValidation ? 'validated' : 'miss';
+    const asked = isValidation ? validating(deps, passing, admitted, conditions) : passing;
+    const fetching = new Fetching(lookUp, passing, stored, isValidation);
+    this.#present = forward(upstream, this.#share!, asked, body, fetching);
   }
 
   /** Asks the service in the background whether the response is still good. Nothing happens if the upstream has no room for that. */
@@ -243,7 +244,7 @@ class CacheTurn {
     if (share === null) return;
     const hooks = inBackground(passing, () => share.release());
     const asked = validating(deps, passing, admitted, stored.conditions);
-    forward(upstream, share, asked, new NoClient(this.#request), new Fetching(lookUp, hooks, stored));
+    forward(upstream, share, asked, new NoClient(this.#request), new Fetching(lookUp, hooks, stored, true));
   }
 }
 

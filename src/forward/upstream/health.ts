@@ -1,5 +1,5 @@
 import { request as requestPlain } from 'node:http';
-import type { ClientHttp2Session } from 'node:http2';
+import type { ClientHttp2Session, IncomingHttpHeaders } from 'node:http2';
 import { request as requestEncrypted } from 'node:https';
 import { NAMES } from '../../io/resolver.ts';
 import { Silence } from '../../io/silence.ts';
@@ -78,6 +78,9 @@ const LOOKS = 10;
 
 /** The method of gRPC's health service (grpc.health.v1). */
 const GRPC_CHECK = '/grpc.health.v1.Health/Check';
+/** The status of gRPC for a method that the service does not have. */
+const UNIMPLEMENTED = '12';
+const NO_HEALTH = 'has no grpc.health.v1.Health; leave `health` out, or give it another path';
 /** A message of gRPC without a field: the state of the whole service is asked for. */
 const EMPTY_MESSAGE = Buffer.alloc(5);
 /** The message whose field `status` is SERVING. */
@@ -137,8 +140,12 @@ const askHttp2: Ask = (address, options, finish) => {
     });
     stream.on('error', fail);
     stream.once('close', () => finish('the stream was closed'));
+    const lacksMethod = (fields: IncomingHttpHeaders) => isGrpc && fields['grpc-status'] === UNIMPLEMENTED;
+    stream.once('trailers', (trailers) => {
+      if (lacksMethod(trailers)) finish(NO_HEALTH);
+    });
     stream.once('response', (headers) => {
-      const fault = faultOfStatus(Number(headers[':status']));
+      const fault = lacksMethod(headers) ? NO_HEALTH : faultOfStatus(Number(headers[':status']));
       if (fault !== null || !isGrpc) finish(fault);
       else stream.on('data', (chunk: Buffer) => finish(chunk.equals(SERVING) ? null : 'is not SERVING'));
     });
