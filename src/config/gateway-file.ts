@@ -279,6 +279,11 @@ function checkCache(route: unknown, fault: Note, warn: Note): void {
   if (field(route, 'cache') === undefined) return;
   const reply = ['redirect', 'respond'].find((name) => field(route, name) !== undefined);
   if (reply !== undefined) warn(['cache'], `has no effect beside \`${reply}\`; leave it out.`, 'key');
+  if (field(route, 'auth') === 'none' && field(field(route, 'cache'), 'shared') !== true) {
+    const message =
+      'needs `shared: true` on a route with `auth: none`: many people may have one address, and each would get what is for another.';
+    fault(['cache'], message);
+  }
   const methods = asArray(field(route, 'methods'));
   if (methods.length > 0 && !methods.includes('GET')) {
     fault(['cache'], 'needs GET among `methods`: no other response is stored.', 'key');

@@ -438,8 +438,8 @@ function retriesOf(
 /** A body up to this size is written together with its head, in one piece. */
 const JOINED_BYTES = 16 * 1024;
 
-/** Relays a response to the client. Head, body and end leave in as few writes as they arrived in. */
-export class ResponseToClient {
+/** Relays an upstream's response to the client. Head, body and end leave in as few writes as they arrived in. */
+class ResponseToClient {
   readonly #response: ResponseBody;
   readonly #held = new Pieces();
   readonly #reader: ForwardHooks['reader'];

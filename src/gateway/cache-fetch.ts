@@ -1,6 +1,6 @@
-import type { CacheKey, Fetch, ResponseCache } from '../forward/cache/response-cache.ts';
+import type { Arriving, CacheKey, Fetch, ResponseCache } from '../forward/cache/response-cache.ts';
 import { type CacheableRequest, type Rules, StoredResponse } from '../forward/cache/stored-response.ts';
-import type { ForwardResult } from '../forward/faults.ts';
+import { ClientGoneError, type ForwardResult } from '../forward/faults.ts';
 import type { AnswerBodyReader, ForwardHooks } from '../forward/forward.ts';
 import type { ClientRequest, ResponseBody } from '../http1/client.ts';
 import { fieldValues } from '../http1/fields.ts';
@@ -24,8 +24,16 @@ const CACHE_STATUS = 'Cache-Status';
 /** The name of this cache in Cache-Status. */
 const CACHE_NAME = 'Tollgate';
 
+/**
+ * How long others wait for the rest of a response once its head is there, milliseconds.
+ *
+ * Attack: a client that reads nothing asks first for what many want, and they wait as long as it likes.
+ */
+const WHOLE_WITHIN_MS = 1_000;
+
 /** Passes the response of the service on, and keeps a copy of it if it may be stored. */
-export class Fetching implements ForwardHooks, AnswerBodyReader {
+export class Fetching implements ForwardHooks, AnswerBodyReader, Arriving {
+  readonly key: CacheKey;
   readonly record: ForwardHooks['record'];
   readonly time: ForwardHooks['time'];
   readonly sent: ForwardHooks['sent'];
@@ -40,6 +48,7 @@ export class Fetching implements ForwardHooks, AnswerBodyReader {
   readonly #validated: StoredResponse | null;
   /** For others to wait for; null if they do not. */
   readonly #fetch: Fetch | null;
+  #slow: NodeJS.Timeout | null = null;
   /** The response as it will be stored, without its body; null if it will not be. */
   #kept: StoredResponse | null = null;
   #pieces: Buffer[] = [];
@@ -48,8 +57,16 @@ export class Fetching implements ForwardHooks, AnswerBodyReader {
   /**
    * @param stored what does not serve the request as it is; null if there is nothing
    * @param isValidation whether the service is asked to confirm that
+   * @param fetch for others to wait for; null if they do not
    */
-  constructor(lookUp: CacheLookUp, hooks: ForwardHooks, stored: StoredResponse | null, isValidation: boolean) {
+  constructor(
+    lookUp: CacheLookUp,
+    hooks: ForwardHooks,
+    stored: StoredResponse | null,
+    isValidation: boolean,
+    fetch: Fetch | null,
+  ) {
+    this.key = lookUp.key;
     this.record = hooks.record;
     this.time = hooks.time;
     this.sent = hooks.sent;
@@ -60,19 +77,27 @@ export class Fetching implements ForwardHooks, AnswerBodyReader {
     this.#hooks = hooks;
     this.#why = stored === null ? 'uri-miss' : stored.freshFor > 0 ? 'request' : 'stale';
     this.#validated = isValidation ? stored : null;
-    this.#fetch = lookUp.cache.begin(lookUp.key);
+    this.#fetch = fetch;
   }
 
   head(head: ResponseHead): Buffer | null {
-    const { request, rules } = this.#lookUp;
+    const { cache, request, rules } = this.#lookUp;
     if (this.#validated !== null && head.status === NOT_MODIFIED) return this.#confirmed(this.#validated, head);
+    const { status, fields } = head;
     // A body that ends with the connection may have been cut off.
-    this.#kept = head.framing === 'close' ? null : StoredResponse.of(head, request, rules);
+    const mayBeWhole = head.framing !== 'close';
+    this.#kept = mayBeWhole
+      ? StoredResponse.of({ status, fields, servedBy: this.record.target }, request, rules)
+      : null;
     if (this.#kept === null) this.#fetch?.end('not_stored');
-    const status = `fwd=${this.#why}; fwd-status=${head.status}${this.#kept === null ? '' : '; stored'}`;
+    else {
+      cache.arrives(this);
+      if (this.#fetch !== null) this.#slow = setTimeout(() => this.#fetch?.end('not_stored'), WHOLE_WITHIN_MS);
+    }
+    const said = `fwd=${this.#why}; fwd-status=${status}${this.#kept === null ? '' : '; stored'}`;
     this.#hooks.head({
-      status: head.status,
-      fields: [...head.fields, CACHE_STATUS, `${CACHE_NAME}; ${status}`],
+      status,
+      fields: [...fields, CACHE_STATUS, `${CACHE_NAME}; ${said}`],
       values: (name) => head.values(name),
       lines: null,
       framing: head.framing,
@@ -86,9 +111,9 @@ export class Fetching implements ForwardHooks, AnswerBodyReader {
   /** The service has confirmed what is stored: the client gets that. */
   #confirmed(validated: StoredResponse, head: ResponseHead): Buffer | null {
     const { cache, key, request, rules } = this.#lookUp;
-    const confirmed = validated.confirmedBy(head, request, rules);
-    if (confirmed !== null) cache.keep(key, request, confirmed);
-    this.#fetch?.end(confirmed === null ? 'not_stored' : 'stored');
+    const confirmed = validated.confirmedBy(head, request, rules, this.record.target);
+    const isStored = confirmed !== null && cache.keep(key, request, confirmed);
+    this.#fetch?.end(isStored ? 'stored' : 'not_stored');
     const answered = headOf(confirmed ?? validated, request, `fwd=${this.#why}; fwd-status=304`);
     this.#hooks.head(answered);
     return answered.framing === 'none' ? null : validated.body;
@@ -97,14 +122,27 @@ export class Fetching implements ForwardHooks, AnswerBodyReader {
   chunk(bytes: Buffer): void {
     this.#hooks.reader?.chunk(bytes);
     if (this.#kept === null) return;
-    this.#bytes += bytes.length;
-    if (this.#bytes <= this.#lookUp.cache.maxBodyBytes) {
-      this.#pieces.push(Buffer.from(bytes));
+    const { cache } = this.#lookUp;
+    if (this.#bytes + bytes.length > cache.maxBodyBytes || !cache.hold(bytes.length)) {
+      this.abandon();
       return;
     }
+    this.#bytes += bytes.length;
+    this.#pieces.push(Buffer.from(bytes));
+  }
+
+  abandon(): void {
+    this.#forget();
+    this.#fetch?.end('not_stored');
+  }
+
+  #forget(): void {
     this.#kept = null;
     this.#pieces = [];
-    this.#fetch?.end('not_stored');
+    this.#lookUp.cache.release(this.#bytes);
+    this.#bytes = 0;
+    this.#lookUp.cache.left(this);
+    if (this.#slow !== null) clearTimeout(this.#slow);
   }
 
   get isBehind(): boolean {
@@ -121,9 +159,12 @@ export class Fetching implements ForwardHooks, AnswerBodyReader {
 
   done(result: ForwardResult): void {
     const { cache, key, request } = this.#lookUp;
-    const isStored = result.kind === 'answered' && this.#kept !== null;
-    if (isStored) cache.keep(key, request, this.#kept!.withBody(Buffer.concat(this.#pieces)));
-    this.#fetch?.end(isStored ? 'stored' : 'failed');
+    const kept = result.kind === 'answered' ? this.#kept : null;
+    const response = kept === null ? null : kept.withBody(Buffer.concat(this.#pieces));
+    this.#forget();
+    const isStored = response !== null && cache.keep(key, request, response);
+    if (response !== null) this.#fetch?.end(isStored ? 'stored' : 'not_stored');
+    else this.#fetch?.end(result.kind === 'client_gone' ? 'left' : 'failed');
     this.#hooks.done(result);
   }
 }
@@ -188,4 +229,65 @@ export function headOf(stored: StoredResponse, request: CacheableRequest, status
     keepsAlive: true,
     keepAlive: [],
   };
+}
+
+/** A stored body up to this size is written at once. */
+const AT_ONCE_BYTES = 256 * 1024;
+const JOINED_BYTES = 16 * 1024;
+
+/**
+ * Writes a stored body no faster than the client reads it.
+ *
+ * Attack: clients ask for large stored responses and read nothing, and over TLS each of them is held encrypted.
+ */
+export class StoredBody {
+  readonly #response: ResponseBody;
+  readonly #body: Buffer;
+  readonly #timeoutMs: number;
+  readonly #done: (result: ForwardResult) => void;
+  #written = 0;
+  #timer: NodeJS.Timeout | null = null;
+  #hasEnded = false;
+
+  /** @param timeoutMs how long the client may read nothing @param done called once */
+  constructor(response: ResponseBody, body: Buffer, timeoutMs: number, done: (result: ForwardResult) => void) {
+    this.#response = response;
+    this.#body = body;
+    this.#timeoutMs = timeoutMs;
+    this.#done = done;
+    response.once('close', this.#onClose);
+  }
+
+  readonly write = (): void => {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    while (this.#body.length - this.#written > AT_ONCE_BYTES) {
+      const from = this.#written;
+      this.#written += AT_ONCE_BYTES;
+      if (this.#response.write(this.#body.subarray(from, this.#written))) continue;
+      this.#timer = setTimeout(() => this.breakOff(new ClientGoneError('the client does not read')), this.#timeoutMs);
+      this.#response.once('drain', this.write);
+      return;
+    }
+    const last = this.#body.subarray(this.#written);
+    // Node joins a head and a text into a single write. With bytes it would make two writes.
+    if (last.length <= JOINED_BYTES) this.#response.end(last.toString('latin1'), 'latin1');
+    else this.#response.end(last);
+    this.#end({ kind: 'answered' });
+  };
+
+  readonly #onClose = (): void => this.breakOff(new ClientGoneError('the client left'));
+
+  breakOff({ message }: Error): void {
+    if (this.#hasEnded) return;
+    this.#end({ kind: 'client_gone', cause: message });
+    this.#response.destroy();
+  }
+
+  #end(result: ForwardResult): void {
+    this.#hasEnded = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#response.removeListener('close', this.#onClose);
+    this.#response.removeListener('drain', this.write);
+    this.#done(result);
+  }
 }

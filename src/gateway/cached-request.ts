@@ -1,7 +1,13 @@
-import { type CacheKey, type Fetch, type Found, targetKey } from '../forward/cache/response-cache.ts';
+import {
+  type CacheKey,
+  type Fetch,
+  type FetchOutcome,
+  type Found,
+  targetKey,
+} from '../forward/cache/response-cache.ts';
 import { type CacheableRequest, fieldsByName, type StoredResponse } from '../forward/cache/stored-response.ts';
-import { ClientGoneError, DeadlineError, faultOf } from '../forward/faults.ts';
-import { type ForwardHooks, forward, ResponseToClient } from '../forward/forward.ts';
+import { ClientGoneError, faultOf } from '../forward/faults.ts';
+import { type ForwardHooks, forward } from '../forward/forward.ts';
 import type { ForwardRequest } from '../forward/request-body.ts';
 import type { ConsumerShare } from '../forward/upstream/upstream.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
@@ -9,7 +15,7 @@ import { linesOf } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { CachedRoute } from '../routing/route.ts';
 import type { Match } from '../routing/router.ts';
-import { type CacheLookUp, Fetching, headOf, inBackground, NoClient } from './cache-fetch.ts';
+import { type CacheLookUp, Fetching, headOf, inBackground, NoClient, StoredBody } from './cache-fetch.ts';
 import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import {
@@ -48,8 +54,7 @@ export class CachedRequest implements Passage {
 
   /** A request that the cache answers needs no place at the upstream, which may be full or slow. */
   takePlace(deps: GatewayDeps, match: Match, caller: Caller): ConsumerShare | null | 'used_up' {
-    // What a policy sets for the service is known later.
-    if (match.route.policies === null) this.#look(deps, match, caller, null);
+    if (!isKnownLate(match)) this.#look(deps, match, caller, null, null);
     return this.#isAnswered ? null : FORWARDED.takePlace(deps, match, caller);
   }
 
@@ -64,8 +69,8 @@ export class CachedRequest implements Passage {
     response: ClientResponse,
     admitted: AdmittedRequest,
   ): ReturnType<Passage['start']> {
-    const { match, caller, fieldsOfPolicies } = admitted;
-    if (match.route.policies !== null) this.#look(deps, match, caller, fieldsOfPolicies);
+    const { match, caller, fieldsOfPolicies, acceptEncoding } = admitted;
+    if (isKnownLate(match)) this.#look(deps, match, caller, fieldsOfPolicies, acceptEncoding);
     const lookUp = this.#lookUp;
     const turn = new CacheTurn(deps, share, request, response, admitted);
     if (lookUp !== null && this.#isAnswered) return turn.answer(lookUp, this.#found!);
@@ -80,22 +85,36 @@ export class CachedRequest implements Passage {
     return this.#found !== null && this.#found.use !== 'validate';
   }
 
-  #look(deps: GatewayDeps, match: Match, caller: Caller, fieldsOfPolicies: AdmittedRequest['fieldsOfPolicies']): void {
+  #look(
+    deps: GatewayDeps,
+    match: Match,
+    caller: Caller,
+    fieldsOfPolicies: AdmittedRequest['fieldsOfPolicies'],
+    acceptEncoding: string | null,
+  ): void {
     const { cache } = deps;
     const rules = match.route.cache;
     if (cache === null || rules === null || !isForCache(this.#head)) return;
     const [head, origin] = [this.#head, this.#origin];
-    const known = { head, match, caller, origin, fieldsOfPolicies, checkedBody: null, acceptEncoding: null };
+    const known = { head, match, caller, origin, fieldsOfPolicies, acceptEncoding, checkedBody: null };
     const fields = requestFieldsOf(deps, { ...known, traceFields: null, record: { requestId: '' } });
     const request = { target: targetFor(deps, known), fields: fieldsByName(fields) };
     this.#lookUp = {
       cache,
-      key: keyOf(match, head, origin, caller, request, rules),
+      key: keyOf(match, head, caller, request, rules),
       request,
       rules: { policies: cache.policies, ttlSeconds: rules.ttlSeconds },
     };
     this.#found = cache.find(this.#lookUp.key, request);
   }
+}
+
+/**
+ * Whether what the service gets is known only once the request is admitted: what policies set, and the Accept-Encoding by which the cost
+ * in the answer can be read.
+ */
+function isKnownLate({ route }: Match): boolean {
+  return route.policies !== null || route.charges !== null;
 }
 
 function isForCache({ method, body, fields }: Head): boolean {
@@ -104,24 +123,28 @@ function isForCache({ method, body, fields }: Head): boolean {
   return FOR_THE_SERVICE.every((name) => byName[name] === undefined);
 }
 
+/** What a service may make links and sessions of, besides all X-Forwarded-* but the address. */
+const TELLING = ['forwarded', 'cookie'];
+
 /**
- * Attack: a request with an unusual Host, scheme or path makes a response that the cache then gives to others. So everything by which the
- * gateway itself tells requests apart is in the key, and everything else that a shared response depends on is for the service to name in
- * Vary, or for the operator in `cache.fields`.
+ * Attack: a request with an unusual Host, scheme or path makes a response that the cache then gives to others, also where a trusted proxy
+ * says what they are. So everything by which the gateway itself tells requests apart is in the key, and the cookies, and everything else that
+ * a shared response depends on is for the service to name in Vary, or for the operator in `cache.fields`.
  */
 function keyOf(
   { route, name }: Match,
   { host }: Head,
-  { scheme }: ClientAddress,
   { id, shareId, consumer }: Caller,
   { target, fields }: CacheableRequest,
   rules: CachedRoute,
 ): CacheKey {
-  const selected = rules.fields.map((field) => fields[field] ?? null);
+  const isTelling = (field: string) =>
+    TELLING.includes(field) || (field.startsWith('x-forwarded-') && field !== 'x-forwarded-for');
+  const told = Object.entries(fields).filter(([field]) => isTelling(field) || rules.fields.includes(field));
   const caller = rules.isShared ? null : [id, consumer?.plan ?? null];
   const path = target.split('?', 1)[0]!;
   return {
-    whole: JSON.stringify([name, scheme, host?.toLowerCase() ?? null, target, caller, selected]),
+    whole: JSON.stringify([name, host?.toLowerCase() ?? null, target, caller, told]),
     target: targetKey(route.upstream, target),
     route: route.path,
     path,
@@ -138,6 +161,8 @@ class CacheTurn {
   readonly #admitted: AdmittedRequest;
   /** Breaks off what it does at present. */
   #present: { breakOff(reason: Error): void } | null = null;
+  /** Monotonic milliseconds; null until it waits. */
+  #waitsUntilMs: number | null = null;
 
   constructor(
     deps: GatewayDeps,
@@ -158,45 +183,50 @@ class CacheTurn {
   }
 
   /** @param found to be used at once */
-  answer(lookUp: CacheLookUp, { stored, use }: Found): null {
+  answer(lookUp: CacheLookUp, { stored, use }: Found): ReturnType<Passage['start']> {
     const { record } = this.#admitted;
     const { passing, body } = passingOf(this.#deps, this.#request, this.#response, this.#admitted);
     record.answeredFromCache(use === 'fresh' ? 'hit' : 'stale');
     passing.sent?.();
     const head = headOf(stored, lookUp.request, `hit; ttl=${stored.freshFor}`);
-    passing.head(head);
-    const relay = new ResponseToClient(body, passing.reader);
-    relay.begun();
-    if (head.framing !== 'none' && passing.method !== 'HEAD') {
-      record.bytesOut = head.length;
-      relay.add(stored.body);
-    }
-    relay.end();
-    passing.done({ kind: 'answered' });
+    passing.head(head, stored.servedBy);
     if (use === 'stale_while_revalidating') this.#revalidate(lookUp, stored, passing);
-    return null;
+    if (head.framing === 'none' || passing.method === 'HEAD') {
+      body.end();
+      passing.done({ kind: 'answered' });
+      return null;
+    }
+    record.bytesOut = head.length;
+    passing.reader?.chunk(stored.body);
+    const written = new StoredBody(body, stored.body, this.#deps.writeTimeoutMs, (result) => passing.done(result));
+    written.write();
+    return written;
   }
 
   /**
    * Looks once more, because another request may have brought the response meanwhile. Then it waits for such a request that is under way,
    * or goes to the service.
    */
-  look(lookUp: CacheLookUp): void {
+  look(lookUp: CacheLookUp, mayWait = true): void {
     const { cache, key, request } = lookUp;
     const found = cache.find(key, request);
     if (found !== null && found.use !== 'validate') {
-      this.answer(lookUp, found);
+      this.#present = this.answer(lookUp, found);
       return;
     }
-    const fetch = cache.fetchOf(key);
+    // A client that asks for the answer of the service gets one of its own.
+    const isForced = found !== null && found.stored.freshFor > 0;
+    const fetch = mayWait && !isForced ? cache.fetchOf(key) : null;
     if (fetch === null) this.#forward(lookUp, found?.stored ?? null);
     else this.#waitFor(fetch, lookUp);
   }
 
+  /** Waits for one response, in all no longer than for the service itself. Then it goes to the service alone. */
   #waitFor(fetch: Fetch, lookUp: CacheLookUp): void {
     const { flow, match, time } = this.#admitted;
-    const upstream = upstreamOf(this.#deps, match);
-    const waitMs = (match.route.timeouts ?? upstream.options).responseTimeoutMs;
+    const nowMs = this.#deps.monotonicMs();
+    const { responseTimeoutMs } = match.route.timeouts ?? upstreamOf(this.#deps, match).options;
+    this.#waitsUntilMs ??= nowMs + responseTimeoutMs;
     const end = () => {
       stop();
       clearTimeout(timer);
@@ -210,13 +240,14 @@ class CacheTurn {
         isGone ? { kind: 'client_gone', cause: reason.message } : { kind: 'failed', fault: faultOf(reason) },
       );
     };
-    const onClose = () => breakOff(new ClientGoneError('the client left'));
-    const timer = setTimeout(() => breakOff(new DeadlineError('head', waitMs)), waitMs);
-    const stop = fetch.wait(() => {
+    // In turns: thousands may have waited for one response. If its client has left, one of them takes its place and the others wait on.
+    const proceed = (outcome: FetchOutcome) => {
       end();
-      // In turns: thousands may have waited for one response.
-      attemptInTurn(flow, this.#deps.thread, time, () => this.look(lookUp));
-    });
+      attemptInTurn(flow, this.#deps.thread, time, () => this.look(lookUp, outcome === 'left'));
+    };
+    const onClose = () => breakOff(new ClientGoneError('the client left'));
+    const timer = setTimeout(() => proceed('failed'), Math.max(0, this.#waitsUntilMs - nowMs));
+    const stop = fetch.wait(proceed);
     this.#response.once('close', onClose);
     this.#present = { breakOff };
   }
@@ -230,7 +261,7 @@ class CacheTurn {
     const isValidation = conditions.length > 0;
     admitted.record.cache = isValidation ? 'validated' : 'miss';
     const asked = isValidation ? validating(deps, passing, admitted, conditions) : passing;
-    const fetching = new Fetching(lookUp, passing, stored, isValidation);
+    const fetching = new Fetching(lookUp, passing, stored, isValidation, lookUp.cache.begin(lookUp.key));
     this.#present = forward(upstream, this.#share!, asked, body, fetching);
   }
 
@@ -238,20 +269,25 @@ class CacheTurn {
   #revalidate(lookUp: CacheLookUp, stored: StoredResponse, passing: ForwardRequest & ForwardHooks): void {
     const [deps, admitted] = [this.#deps, this.#admitted];
     const upstream = upstreamOf(deps, admitted.match);
-    const isUnderWay = lookUp.cache.fetchOf(lookUp.key) !== null;
-    if (isUnderWay || lookUp.cache.find(lookUp.key, lookUp.request)?.use === 'fresh') return;
+    const { cache, key, request } = lookUp;
+    if (cache.fetchOf(key) !== null || cache.find(key, request)?.use === 'fresh') return;
     const share = upstream.takePlace(admitted.caller.shareId);
     if (share === null) return;
+    const fetch = cache.begin(key);
+    if (fetch === null) {
+      share.release();
+      return;
+    }
     const hooks = inBackground(passing, () => share.release());
     const asked = validating(deps, passing, admitted, stored.conditions);
-    forward(upstream, share, asked, new NoClient(this.#request), new Fetching(lookUp, hooks, stored, true));
+    forward(upstream, share, asked, new NoClient(this.#request), new Fetching(lookUp, hooks, stored, true, fetch));
   }
 }
 
 /** The request with conditions of the gateway in place of the client's. */
 function validating(
   deps: GatewayDeps,
-  { method, target, affinity, body }: ForwardRequest,
+  { method, target, affinity, host, body }: ForwardRequest,
   admitted: AdmittedRequest,
   conditions: readonly string[],
 ): ForwardRequest {
@@ -259,5 +295,12 @@ function validating(
   const kept = fields.flatMap((name, i) =>
     i % 2 === 1 || CONDITIONS.has(name.toLowerCase()) ? [] : [name, fields[i + 1]!],
   );
-  return { method, target, affinity: affinity ?? null, body, lines: linesOf([...kept, ...conditions]) };
+  return {
+    method,
+    target,
+    affinity: affinity ?? null,
+    host: host ?? null,
+    body,
+    lines: linesOf([...kept, ...conditions]),
+  };
 }

@@ -271,7 +271,8 @@ class Passing implements ForwardRequest, ForwardHooks {
     this.#admitted = admitted;
   }
 
-  head(head: ResponseHead): null {
+  /** @param servedBy the target that has sent it */
+  head(head: ResponseHead, servedBy = this.record.target): null {
     const [response, admitted] = [this.#response, this.#admitted];
     const { match, verdict, record } = admitted;
     if (this.#deps.cache !== null) this.#noteChange(this.#deps.cache, head.status);
@@ -290,7 +291,7 @@ class Passing implements ForwardRequest, ForwardHooks {
       response.writeLines(status, head.lines, ownLinesOf(this.#deps, verdict, record.requestId));
       return null;
     }
-    const fields = responseFieldsOf(this.#deps, admitted, status, head.fields);
+    const fields = responseFieldsOf(this.#deps, admitted, status, head.fields, servedBy);
     const { compression } = route;
     if (compression === null) response.writeHead(status, fields);
     else this.#writeCompressible(head, status, fields, compression);
@@ -422,14 +423,15 @@ export function responseFieldsOf(
   admitted: AdmittedRequest,
   status: number,
   fields: readonly string[],
+  servedBy = admitted.record.target,
 ): string[] {
-  const { match, flow, head, record } = admitted;
+  const { match, flow, head } = admitted;
   const rules = match.route.responseHeaders;
   const passed = responseFields(fields, replacedBy(deps, match), status);
   const received =
     match.route.returns === null
       ? passed
-      : returnedFields(passed, servicePlaceOf(record.target!, hostFor(deps, admitted), head, match.route));
+      : returnedFields(passed, servicePlaceOf(servedBy!, hostFor(deps, admitted), head, match.route));
   const all = rules === null ? received : withRules(received, rules, variablesOf(admitted));
   for (const field of flow.ownFields()) all.push(field);
   return all;

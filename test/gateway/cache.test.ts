@@ -1,3 +1,4 @@
+import { createConnection } from 'node:net';
 import { expect, test } from 'vitest';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { valuesOf } from '../support/http-message.ts';
@@ -266,4 +267,141 @@ test('an operator removes what is stored by path or by route', async () => {
   expect(await texts()).toEqual(['answer 4', 'answer 5']);
   await all.gateway.command('cache', 'purge', '--route', '/v1/dogs');
   expect(await texts()).toEqual(['answer 4', 'answer 5']);
+});
+
+test('no client reads without a question what the service gives only after one (reliability 563)', async () => {
+  for (const control of [
+    'no-cache',
+    'max-age=0',
+    'max-age=0, stale-while-revalidate=0',
+    'no-cache, stale-while-revalidate=60',
+  ]) {
+    const all = await cached((request, response) => {
+      const isLetIn = request.headers['x-who'] === 'friend';
+      response.writeHead(isLetIn ? 200 : 403, { 'cache-control': control, etag: '"1"' }).end(isLetIn ? 'secret' : 'no');
+    }, '{ shared: true }');
+    await ask(all, '/v1/pets/1', { headers: { 'x-who': 'friend' } });
+    for (const asking of ['max-stale', 'max-stale=99999', 'only-if-cached']) {
+      expect((await ask(all, '/v1/pets/1', { headers: { 'cache-control': asking } })).text).toBe('no');
+    }
+  }
+});
+
+test('requests for a response that is stale at once are asked together, not one after another (reliability 564)', async () => {
+  const gates: PromiseWithResolvers<void>[] = [];
+  const all = await cached(async (_request, response) => {
+    const gate = Promise.withResolvers<void>();
+    gates.push(gate);
+    await gate.promise;
+    response.writeHead(200, { 'cache-control': 'public, max-age=0', etag: '"1"' }).end('late');
+  }, '{ shared: true }');
+  const asked = Array.from({ length: 6 }, () => ask(all));
+  await expect.poll(() => gates.length).toBe(1);
+  gates[0]!.resolve();
+  await expect.poll(() => gates.length).toBe(6);
+  for (const gate of gates) gate.resolve();
+  for (const { text } of await Promise.all(asked)) expect(text).toBe('late');
+});
+
+test('others wait for a response that does not end a second, and no longer (reliability 564)', async () => {
+  const gate = Promise.withResolvers<void>();
+  let answers = 0;
+  const all = await cached(async (_request, response) => {
+    response.writeHead(200, { 'cache-control': 'max-age=60' }).write('half');
+    if (++answers === 1) await gate.promise;
+    response.end('whole');
+  }, '{ shared: true }');
+  const slow = ask(all);
+  await expect.poll(() => answers).toBe(1);
+  expect((await ask(all)).text).toBe('halfwhole');
+  expect((await ask(all)).fields.get('cache-status')).toMatch(/^Tollgate; hit/);
+  gate.resolve();
+  await slow;
+});
+
+test('what a trusted proxy says of host and scheme, and cookies, tell responses apart (reliability 556)', async () => {
+  const service = await startUpstream(numbered({ 'cache-control': 'max-age=60' }));
+  const routes = '\n  - { path: /v1/pets/**, methods: [GET], upstream: store, cache: { shared: true } }';
+  const listen = { trustedProxies: '[127.0.0.1]' };
+  const gateway = await openGateway({ upstream: service.origin, routes, listen });
+  const { key } = await gateway.createKey('endless');
+  const all = { gateway, service, key };
+  const each: Record<string, string>[] = [
+    { 'x-forwarded-proto': 'https' },
+    { 'x-forwarded-proto': 'http' },
+    { 'x-forwarded-host': 'a.example' },
+    { 'x-forwarded-host': 'b.example' },
+    { cookie: 'session=alice' },
+    { cookie: 'session=bob' },
+  ];
+  for (const headers of each) await ask(all, '/v1/pets/1', { headers });
+  expect(service.requests).toHaveLength(each.length);
+  for (const [i, headers] of each.entries()) {
+    expect((await ask(all, '/v1/pets/1', { headers })).text).toBe(`answer ${i + 1}`);
+  }
+});
+
+test('a response from memory is rewritten for its client as one of the service is', async () => {
+  const service = await startUpstream((_request, response) =>
+    response
+      .writeHead(200, { 'cache-control': 'max-age=60', location: `http://127.0.0.1:${service.port}/pets/1` })
+      .end('x'),
+  );
+  const routes =
+    '\n  - { path: /v1/**, methods: [GET], upstream: store, cache: true, rewrite: { stripPrefix: /v1, location: true } }';
+  const gateway = await openGateway({ upstream: service.origin, routes });
+  const { key } = await gateway.createKey('endless');
+  for (const _ of [1, 2]) {
+    const { status, fields } = await ask({ gateway, service, key });
+    expect([status, fields.get('location')]).toEqual([200, '/v1/pets/1']);
+  }
+  expect(service.requests).toHaveLength(1);
+});
+
+test('what is under way when the target is changed, or purged, is not stored', async () => {
+  const gates: PromiseWithResolvers<void>[] = [];
+  const all = await cached(async (request, response) => {
+    if (request.method === 'GET') {
+      const gate = Promise.withResolvers<void>();
+      response.writeHead(200, { 'cache-control': 'max-age=60' }).write('old');
+      gates.push(gate);
+      await gate.promise;
+    }
+    response.end();
+  });
+  const changes = [
+    () => ask(all, '/v1/pets/1', { method: 'PUT', body: 'new' }),
+    () => all.gateway.command('cache', 'purge', '--path', '/v1/pets/1'),
+  ];
+  for (const [i, change] of changes.entries()) {
+    const old = ask(all);
+    await expect.poll(() => gates.length).toBe(2 * i + 1);
+    await change();
+    gates[2 * i]!.resolve();
+    await old;
+    const next = ask(all);
+    await expect.poll(() => gates.length).toBe(2 * i + 2);
+    gates[2 * i + 1]!.resolve();
+    await next;
+    await all.gateway.command('cache', 'purge');
+  }
+});
+
+test('a large stored body waits for its client, who is disconnected if it does not read', async () => {
+  const large = Buffer.alloc(12 * 1024 * 1024, 'x');
+  const more = 'cache: { maxBytes: 64MiB, maxBodyBytes: 16MiB }';
+  const service = await startUpstream((_request, response) =>
+    response.writeHead(200, { 'cache-control': 'max-age=60' }).end(large),
+  );
+  const routes = '\n  - { path: /v1/pets/**, methods: [GET], upstream: store, cache: { shared: true } }';
+  const gateway = await openGateway({ upstream: service.origin, routes, more, listen: { writeTimeout: '500ms' } });
+  const { key } = await gateway.createKey('endless');
+  const all = { gateway, service, key };
+  for (const _ of [1, 2]) expect((await ask(all)).text).toHaveLength(large.length);
+  expect(service.requests).toHaveLength(1);
+  const head = `GET /v1/pets/1 HTTP/1.1\r\nHost: 127.0.0.1:${gateway.port}\r\nAuthorization: Bearer ${key}\r\n\r\n`;
+  const socket = createConnection(gateway.port, '127.0.0.1').pause();
+  socket.write(head);
+  await expect.poll(() => gateway.process.stdout).toMatch(/"status":499.*"cache":"hit"/);
+  socket.destroy();
 });

@@ -52,6 +52,13 @@ export function purgeIn(text: string | null): Purge {
   return { route: null, path: null };
 }
 
+/** A response on its way into the cache. */
+export interface Arriving {
+  readonly key: CacheKey;
+  /** It is not stored after all. */
+  abandon(): void;
+}
+
 /** What one caller has in the cache: its keys, the oldest first. */
 interface OwnShare {
   bytes: number;
@@ -91,6 +98,8 @@ export class ResponseCache {
   /** Keys of responses that were not stored. Requests for them do not wait for each other. */
   readonly #passes: LRUCache<string, true>;
   readonly #fetches = new Map<string, Fetch>();
+  readonly #arriving = new Set<Arriving>();
+  #heldBytes = 0;
 
   /** @param wallMs Unix milliseconds */
   constructor({ maxBytes, maxBodyBytes }: CacheBounds, wallMs: () => number) {
@@ -115,15 +124,15 @@ export class ResponseCache {
     return stored === undefined ? null : { stored, use: stored.useFor(request) };
   }
 
-  /** Keeps a response in place of the one that serves the same requests. */
-  keep(key: CacheKey, request: CacheableRequest, response: StoredResponse): void {
+  /** Keeps a response in place of the one that serves the same requests. @returns false if it is too large */
+  keep(key: CacheKey, request: CacheableRequest, response: StoredResponse): boolean {
     const before = this.#entries.peek(key.whole)?.variants ?? [];
     const others = before.filter((variant) => !variant.matches(request)).slice(0, MAX_VARIANTS - 1);
     const variants = [response, ...others];
     const names = 2 * (key.whole.length + key.target.length);
     const bytes = variants.reduce((sum, variant) => sum + variant.bytes, names);
+    if (bytes > this.#mostOfOne) return false;
     this.#entries.delete(key.whole);
-    if (bytes > this.#mostOfOne) return;
     this.#makeRoom(key.owner, bytes);
     this.#entries.set(key.whole, { key, variants, bytes });
     const share = this.#shares.get(key.owner) ?? { bytes: 0, keys: new Set() };
@@ -132,18 +141,48 @@ export class ResponseCache {
     share.keys.add(key.whole);
     const keys = this.#byTarget.get(key.target) ?? new Set();
     this.#byTarget.set(key.target, keys.add(key.whole));
+    return true;
+  }
+
+  /** A response whose head has arrived, and that will be stored. Call `left` in the end. */
+  arrives(response: Arriving): void {
+    this.#arriving.add(response);
+  }
+
+  left(response: Arriving): void {
+    this.#arriving.delete(response);
+  }
+
+  /**
+   * Takes room for a piece of a response that arrives.
+   *
+   * Attack: thousands of requests for large responses are under way, each held until it is whole.
+   * @returns false if there is none
+   */
+  hold(bytes: number): boolean {
+    if (this.#heldBytes + bytes > this.#mostOfOne) return false;
+    this.#heldBytes += bytes;
+    return true;
+  }
+
+  release(bytes: number): void {
+    this.#heldBytes -= bytes;
   }
 
   /** A service has changed what is at a target, by a request through this process (RFC 9111 section 4.4). */
   changed(target: string): void {
+    // What arrives may be from before the change.
+    for (const one of this.#arriving) if (one.key.target === target) one.abandon();
     for (const whole of [...(this.#byTarget.get(target) ?? [])]) this.#entries.delete(whole);
   }
 
   /** Removes responses. @returns how many */
   purge({ route, path }: Purge): number {
     let removed = 0;
+    const isMeant = (key: CacheKey) => (route === null || key.route === route) && (path === null || key.path === path);
+    for (const one of this.#arriving) if (isMeant(one.key)) one.abandon();
     for (const { key, variants } of [...this.#entries.values()]) {
-      if ((route !== null && key.route !== route) || (path !== null && key.path !== path)) continue;
+      if (!isMeant(key)) continue;
       removed += variants.length;
       this.#entries.delete(key.whole);
     }
@@ -190,13 +229,13 @@ export class ResponseCache {
   }
 }
 
-/** `failed`: no response came that says whether it may be stored. */
-type FetchOutcome = 'stored' | 'not_stored' | 'failed';
+/** `failed`: no response came that says whether it may be stored; `left`: nor can one, because the client has left. */
+export type FetchOutcome = 'stored' | 'not_stored' | 'failed' | 'left';
 
 /** A request to the service for whose response others wait (RFC 9111 section 4). */
 export class Fetch {
   readonly #onEnd: (outcome: FetchOutcome) => void;
-  readonly #waiting = new Set<() => void>();
+  readonly #waiting = new Set<(outcome: FetchOutcome) => void>();
   #hasEnded = false;
 
   constructor(onEnd: (outcome: FetchOutcome) => void) {
@@ -204,7 +243,7 @@ export class Fetch {
   }
 
   /** @returns a function that stops waiting */
-  wait(next: () => void): () => void {
+  wait(next: (outcome: FetchOutcome) => void): () => void {
     this.#waiting.add(next);
     return () => this.#waiting.delete(next);
   }
@@ -214,7 +253,7 @@ export class Fetch {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
     this.#onEnd(outcome);
-    for (const next of this.#waiting) next();
+    for (const next of this.#waiting) next(outcome);
   }
 }
 

@@ -14,6 +14,8 @@ export interface CacheableRequest {
 /** The head of a response, as far as a cache keeps it. */
 interface CacheableHead {
   readonly status: number;
+  /** The target that has sent it, as in gateway.yaml. */
+  readonly servedBy: string | null;
   /** Names and values alternating. */
   readonly fields: readonly string[];
 }
@@ -65,12 +67,14 @@ interface ResponseRules {
 /** One response in the cache. Never changed: a validation makes another one of it. */
 export class StoredResponse implements CacheableHead {
   readonly status: number;
+  readonly servedBy: string | null;
   readonly fields: readonly string[];
   readonly body: Buffer;
   readonly #rules: ResponseRules;
 
-  private constructor({ status, fields }: CacheableHead, body: Buffer, rules: ResponseRules) {
+  private constructor({ status, servedBy, fields }: CacheableHead, body: Buffer, rules: ResponseRules) {
     this.status = status;
+    this.servedBy = servedBy;
     this.fields = fields;
     this.body = body;
     this.#rules = rules;
@@ -87,7 +91,7 @@ export class StoredResponse implements CacheableHead {
     const policies = policiesOf(request, head.status, byName, rules);
     const isValidatable = byName.etag !== undefined || byName['last-modified'] !== undefined;
     if (!policies.strict.storable() || (policies.strict.timeToLive() <= 0 && !isValidatable)) return null;
-    const kept = { status: head.status, fields: without(head.fields, RECEIVED) };
+    const kept = { status: head.status, servedBy: head.servedBy, fields: without(head.fields, RECEIVED) };
     return new StoredResponse(kept, NO_BODY, {
       ...policies,
       varies: varies.map((name) => [name, request.fields[name]]),
@@ -143,13 +147,20 @@ export class StoredResponse implements CacheableHead {
   /**
    * The response once the service has confirmed it: its fields in place of those of the same name (RFC 9111 section 3.2).
    * @param head of the 304
-   * @returns null if that may not be stored
+   * @returns null if that may not be stored, or if the service has confirmed another response
    */
-  confirmedBy(head: ResponseHead, request: CacheableRequest, rules: Rules): StoredResponse | null {
+  confirmedBy(
+    head: Pick<ResponseHead, 'fields'>,
+    request: CacheableRequest,
+    rules: Rules,
+    servedBy: string | null,
+  ): StoredResponse | null {
+    const [own, confirmedTag] = [fieldsByName(this.fields).etag, fieldsByName(head.fields).etag];
+    if (own !== undefined && confirmedTag !== undefined && opaqueTag(own) !== opaqueTag(confirmedTag)) return null;
     const fresh = without(head.fields, OF_BODY);
     const replaced = new Set(Object.keys(fieldsByName(fresh)));
     const kept = without(this.fields, replaced);
-    const confirmed = { status: this.status, fields: [...kept, ...fresh] };
+    const confirmed = { status: this.status, servedBy, fields: [...kept, ...fresh] };
     return StoredResponse.of(confirmed, request, rules)?.withBody(this.body) ?? null;
   }
 
@@ -215,11 +226,9 @@ function policiesOf(
 ): Omit<ResponseRules, 'varies'> {
   const { age, expires } = fields;
   const targeted = targetedAtCaches(fields);
-  // `matches` compares what Vary names.
-  const { vary: _, ...others } = fields;
   // The library reads both leniently: an invalid Age counts as absent (RFC 9111 section 5.1), an invalid Expires as past (section 5.3).
   const read = {
-    ...others,
+    ...only(ANSWERED, fields),
     ...(age !== undefined && !/^\d+(?:,|$)/.test(age) && { age: '0' }),
     ...(expires !== undefined && (targeted !== null || !HTTP_DATE.test(expires)) && { expires: '0' }),
   };
@@ -231,18 +240,36 @@ function policiesOf(
     const headers = directives === undefined ? read : { ...read, 'cache-control': directives };
     return new policies(asked(request), { status, headers }, options);
   };
-  const directives = control?.toLowerCase();
+  // What must not be used without a question is not used while one is under way either.
+  const isStrict = /no-cache|(?:must|proxy)-revalidate/i.test(control ?? '');
+  const directives = isStrict ? control?.toLowerCase().replaceAll('stale-while', 'no-stale') : control?.toLowerCase();
   const strict = policyWith(directives);
   if (directives?.includes('must-revalidate') !== true) return { strict, whileFresh: strict };
   return { strict, whileFresh: policyWith(directives.replaceAll('must-revalidate', '')) };
 }
 
-/** The fields of a request that the library looks at. It is given no others, because it would keep them. */
+/**
+ * The fields that the library looks at. It is given no others: it would keep those of requests, and it reads Vary and Connection with
+ * expressions that take quadratic time.
+ */
 const ASKED = ['cache-control', 'pragma', 'authorization'];
+const ANSWERED = ['cache-control', 'pragma', 'age', 'date', 'expires', 'etag', 'last-modified'];
+
+function only(names: readonly string[], fields: FieldsByName): Record<string, string> {
+  return Object.fromEntries(names.flatMap((name) => (fields[name] === undefined ? [] : [[name, fields[name]]])));
+}
+
+/**
+ * Attack: with `Cache-Control: max-stale` a client reads what the service gives only to those whom it lets in, with `no-cache` or
+ * `max-age=0`, and which the library then gives without a question. So clients may ask for more than the service says, and not for less.
+ */
+const DIRECTIVES_OF_CLIENTS = /^\s*(?:no-cache|no-store|max-age=|min-fresh=)/;
 
 function asked({ target, fields }: CacheableRequest): CachePolicy.HttpRequest {
-  const sent = ASKED.flatMap((name) => (fields[name] === undefined ? [] : [[name, fields[name].toLowerCase()]]));
-  return { method: 'GET', url: target, headers: Object.fromEntries(sent) };
+  const headers = only(ASKED, fields);
+  const control = headers['cache-control']?.toLowerCase().split(',') ?? [];
+  headers['cache-control'] = control.filter((one) => DIRECTIVES_OF_CLIENTS.test(one)).join(',');
+  return { method: 'GET', url: target, headers };
 }
 
 /** @param fields names and values alternating */

@@ -20,8 +20,8 @@ export const purgeCache = defineOperation({
   role: 'operator',
   sentence: 'Removes stored responses of routes with `cache` from the memory of every gateway, within a second.',
   description:
-    'Gateways that cannot be reached at that moment empty their whole cache when they are connected to the store again. Responses to requests ' +
-    'that have begun before may be stored afterwards.',
+    'Gateways that cannot be reached at that moment empty their whole cache when they are connected to the store again. What is on its way from ' +
+    'the service at that moment is not stored either.',
   on: 'store',
   needsNoPlans: true,
   keepsNothing: true,

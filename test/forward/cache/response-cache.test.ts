@@ -9,7 +9,7 @@ const { policies } = cacheOf(1);
 const asking = (fields: Record<string, string> = {}): CacheableRequest => ({ target: '/a', fields });
 
 function stored(fields: Record<string, string>, request = asking(), ttlSeconds = 0): StoredResponse | null {
-  const head = { status: 200, fields: Object.entries(fields).flat() };
+  const head = { status: 200, servedBy: null, fields: Object.entries(fields).flat() };
   return StoredResponse.of(head, request, { policies, ttlSeconds });
 }
 
