@@ -1,8 +1,8 @@
 import { addressOf } from '../forward/upstream/dial.ts';
 import { visibleText } from '../http1/field-rules.ts';
 import type { Head } from '../http1/request-head.ts';
-import { isForeign, isOwnForm } from '../identify/api-key.ts';
-import { authorizationOf, isJwtForm, readAuthorization, readBasic } from '../identify/bearer.ts';
+import { hasForeign, hasOwnForm } from '../identify/api-key.ts';
+import { authorizationOf, isJwtForm } from '../identify/bearer.ts';
 import type { Match } from '../routing/router.ts';
 import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
@@ -26,15 +26,28 @@ export function passesAuthorization(
   return typeof sent === 'string' && !mayBeKey(deps, sent);
 }
 
+const SCHEME_BASIC = /^basic[^\w+/-]/i;
+
 /**
  * Attack: a client sends its key, or its token, where the gateway does not look at it, and the service of a route without keys, which may be
- * anybody's, uses it elsewhere.
+ * anybody's, uses it elsewhere. Services also take `Token KEY`, `token="KEY"`, a key alone, and one as the user of Basic.
  */
-function mayBeKey({ keyFormats, jwt }: Pick<GatewayDeps, 'keyFormats' | 'jwt'>, authorization: string): boolean {
-  const credentials = readBasic(authorization) ?? readAuthorization(authorization);
-  if (credentials.kind !== 'token') return false;
-  const { token } = credentials;
-  return isOwnForm(token) || isForeign(token, keyFormats) || (jwt !== null && isJwtForm(token));
+function mayBeKey(deps: Pick<GatewayDeps, 'keyFormats' | 'jwt'>, authorization: string): boolean {
+  if (!SCHEME_BASIC.test(authorization)) return hasKeyOrToken(deps, authorization);
+  return authorization.split(/[^\w+/=-]+/).some((part) => {
+    const decoded = Buffer.from(part, 'base64').toString('latin1');
+    const isPair = decoded.includes(':') && /^[ -~]*$/.test(decoded);
+    return hasKeyOrToken(deps, decoded) || (!isPair && hasKeyOrToken(deps, part));
+  });
+}
+
+/** Whether any part of a text may be a key or a token. The parts of a token for the service itself are no keys. */
+function hasKeyOrToken({ keyFormats, jwt }: Pick<GatewayDeps, 'keyFormats' | 'jwt'>, text: string): boolean {
+  if (jwt === null && keyFormats.length === 0) return hasOwnForm(text);
+  const parts = text.split(/([^\w.~+/-]+)/);
+  if (jwt !== null && parts.some(isJwtForm)) return true;
+  const others = parts.map((part) => (isJwtForm(part) ? ' ' : part)).join('');
+  return hasOwnForm(text) || hasForeign(others, keyFormats);
 }
 
 /**

@@ -87,6 +87,11 @@ export function isOwnForm(text: string): boolean {
   return text.startsWith(PREFIX);
 }
 
+/** Whether a text has one of our own keys in it, or what looks like one. */
+export function hasOwnForm(text: string): boolean {
+  return text.includes(PREFIX);
+}
+
 /**
  * The digest that a store keeps instead of a secret: HMAC-SHA-256(pepper, SHA-256(secret)), base64url (contract section 5).
  * A thief of the store who does not have the pepper cannot even verify a guessed secret.
@@ -182,6 +187,23 @@ function hasFormat(text: string, { prefix, least, most, alphabet }: KeyFormat): 
   const allowed = ALLOWED[alphabet];
   for (let i = prefix.length; i < text.length; i++) if (!allowed.has(text[i]!)) return false;
   return true;
+}
+
+/** Whether a text has a key of one of these formats in it, between characters that the key cannot have. Takes linear time. */
+export function hasForeign(text: string, formats: readonly KeyFormat[]): boolean {
+  return formats.some(({ prefix, least, most, alphabet }) => {
+    const allowed = ALLOWED[alphabet];
+    let end = 0;
+    for (let at = 0; at < text.length; at++) {
+      // Base64 has `=` at its end only, and in `token=KEY` a key begins behind it.
+      const before = text[at - 1] ?? ' ';
+      if ((before !== '=' && allowed.has(before)) || !text.startsWith(prefix, at)) continue;
+      end = Math.max(end, at + prefix.length);
+      while (end < text.length && allowed.has(text[end]!)) end++;
+      if (end - at >= least && end - at <= most) return true;
+    }
+    return false;
+  });
 }
 
 function sha256Of(token: string): string {

@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -84,6 +85,50 @@ describe('Authorization', () => {
     expect(await got('/drop/a', 'Digest a')).toEqual([]);
     expect(await got('/pass/a', `Bearer ${key}`)).toEqual([`Bearer ${key}`]);
     expect(await got('/plain/a', `Bearer ${key}`)).toEqual([]);
+  });
+
+  test('reaches it in no form in which a key or a token is in it, and else in each (reliability 541)', async () => {
+    const foreign = { base62: 'Q7mV2xT9bL4nR8kD1sW6yC3z', base64: 'q+/7mV2xT9bL4nR8kD1sW6==', uuid: randomUUID() };
+    const formats =
+      '[{ prefix: sk_, length: 27, characters: base62 }, { length: 24, characters: base64 }, { length: 36, characters: base64url }]';
+    const { gateway, key } = await open(`keys: { from: [authorization], formats: ${formats} }`);
+    const got = async (authorization: string) =>
+      (await ask(gateway, '/open/a', [`Authorization: ${authorization}`])).values('authorization');
+    for (const secret of [key, `sk_${foreign.base62}`, foreign.base64, foreign.uuid]) {
+      for (const form of [
+        ...[
+          `Token ${secret}`,
+          secret,
+          `ApiKey ${secret}`,
+          `Bearer ${secret}`,
+          `Bearer ${secret},x`,
+          `bearer\t${secret}`,
+        ],
+        ...[
+          `Bearer "${secret}"`,
+          `Token token="${secret}"`,
+          `Token token=${secret}`,
+          `ApiKey id:${secret}`,
+          `x.${secret}`,
+        ],
+        ...[basic(secret, 'x'), basic('x', secret), basic(secret, ''), basic('', `a ${secret}`), `Basic ${secret}`],
+        ...[basic('a', secret).replace(' ', '\t'), `${basic('a', secret)},x`],
+      ])
+        expect(await got(form), form).toEqual([]);
+    }
+    // The first part of this token has the length of a UUID, and the text in Basic the alphabet of base64.
+    const token = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2ln';
+    for (const own of [
+      ...[
+        `Bearer ${token}`,
+        basic('a-user', 'a-password'),
+        'Digest username="a", nonce="0123456789"',
+        'Bearer a.b',
+        'x',
+      ],
+      ...[`Bearer ${foreign.base62}ab`, 'Negotiate YIIJ', basic('user', 'pässword')],
+    ])
+      expect(await got(own), own).toEqual([own]);
   });
 
   test('of one request is not that of the next on the same connection, whose route drops it', async () => {
