@@ -197,6 +197,9 @@ function greet(
     settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES, maxHeaderListSize: MAX_HEAD_BYTES },
     maxHeaderListPairs: MAX_FIELDS,
     maxSessionMemory: SESSION_MEMORY_MB,
+    // Attack: a client repeats `User-Agent`, and Node throws. Fields that a client repeats are repeated to the service, as over HTTP/1.1.
+    // The types lack this option.
+    ...{ strictSingleValueFields: false },
   });
   session.setLocalWindowSize(SESSION_WINDOW_BYTES);
   const stop = () => {
@@ -423,12 +426,14 @@ class UpstreamStream implements RequestCarrier {
   }
 
   #listen(stream: ClientHttp2Stream): void {
-    stream.on('headers', (_headers, _flags, raw: string[]) => this.#reading(() => this.#onInformation(raw)));
+    stream.on('headers', (_headers, _flags, raw: string[]) => this.#orBreakOff(() => this.#onInformation(raw)));
     stream.once('response', (_headers, flags: number, raw: string[]) => {
-      this.#reading(() => this.#onResponse(stream, raw, (flags & NGHTTP2_FLAG_END_STREAM) !== 0));
+      this.#orBreakOff(() => this.#onResponse(stream, raw, (flags & NGHTTP2_FLAG_END_STREAM) !== 0));
     });
-    stream.once('trailers', (_headers, _flags, raw: string[]) => this.#reading(() => this.#onTrailers(raw)));
-    stream.once('wantTrailers', () => stream.sendTrailers(valuesByName(this.#request?.trailers?.ofRequest() ?? [])));
+    stream.once('trailers', (_headers, _flags, raw: string[]) => this.#orBreakOff(() => this.#onTrailers(raw)));
+    stream.once('wantTrailers', () =>
+      this.#orBreakOff(() => stream.sendTrailers(valuesByName(this.#request?.trailers?.ofRequest() ?? []))),
+    );
     stream.once('end', () => this.#onEnd(stream));
     stream.on('error', (error) => {
       this.#error ??= error;
@@ -439,10 +444,10 @@ class UpstreamStream implements RequestCarrier {
     });
   }
 
-  /** A response that is malformed breaks off. */
-  #reading(read: () => void): void {
+  /** A response that is malformed breaks off, and so does a request whose trailers cannot be sent. Neither ends the process. */
+  #orBreakOff(work: () => void): void {
     try {
-      read();
+      work();
     } catch (error) {
       this.#break(error as Error);
       if (this.#stream !== null) cancelStream(this.#stream);
@@ -461,7 +466,7 @@ class UpstreamStream implements RequestCarrier {
     if (!isWhole) this.#request!.trailers?.await();
     this.#carried.onHead(this.#head);
     this.#passOn();
-    stream.on('data', (chunk: Buffer) => this.#reading(() => this.#onData(chunk)));
+    stream.on('data', (chunk: Buffer) => this.#orBreakOff(() => this.#onData(chunk)));
   }
 
   #onData(chunk: Buffer): void {

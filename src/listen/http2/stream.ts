@@ -201,10 +201,16 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
   #sendTrailersLast(stream: ServerHttp2Stream): void {
     this.#isTrailing = true;
     stream.once('wantTrailers', () => {
-      stream.sendTrailers(valuesByName(this.#trailers!));
-      // Node sends them in a later phase of the event loop.
+      let fault: Error | null = null;
+      try {
+        stream.sendTrailers(valuesByName(this.#trailers!));
+      } catch (error) {
+        fault = error as Error;
+      }
+      // Node sends them in a later phase of the event loop. Those that it refuses break the response off, and do not end the process.
       setImmediate(() => {
         this.#isTrailing = false;
+        if (fault !== null) stream.destroy(fault);
         this.#stop?.();
       });
     });
@@ -228,11 +234,11 @@ export class StreamConnection extends Duplex implements ResponseHandler, ReadCon
   override _write(chunk: Buffer, _encoding: string, done: (error?: Error) => void): void {
     try {
       this.#reader.read(chunk);
+      if (this.#unsentHead !== null) this.#respond(this.#unsentHead, false);
     } catch (error) {
       done(error as Error);
       return;
     }
-    if (this.#unsentHead !== null) this.#respond(this.#unsentHead, false);
     if (this.#answered) this.#leave();
     if (!this.#blocked || this.#answered) done();
     else {

@@ -11,7 +11,7 @@ import {
 import { createServer as createTlsServer } from 'node:tls';
 import { expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
-import { newAuthority, openEncrypted, openHttp2 } from '../../support/encrypted.ts';
+import { askHttp2, newAuthority, openEncrypted, openHttp2 } from '../../support/encrypted.ts';
 import { atEnd } from '../../support/endings.ts';
 import { openGateway } from '../../support/gateway.ts';
 import { countConnections, listen } from '../../support/listening.ts';
@@ -23,6 +23,8 @@ interface Got {
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
   readonly trailers: IncomingHttpHeaders;
+  readonly rawHeaders: readonly string[];
+  readonly rawTrailers: readonly string[];
 }
 
 type Answer = (stream: ServerHttp2Stream, got: Got) => unknown;
@@ -38,15 +40,15 @@ async function startService(
 ) {
   const requests: Got[] = [];
   const connections = countConnections(server, () => {});
-  server.on('stream', async (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
+  server.on('stream', async (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags, rawHeaders: string[]) => {
     stream.on('error', () => {});
-    const state = { trailers: {} as IncomingHttpHeaders };
-    stream.once('trailers', (fields: IncomingHttpHeaders) => {
-      state.trailers = fields;
+    const state = { trailers: {} as IncomingHttpHeaders, rawTrailers: [] as string[] };
+    stream.once('trailers', (trailers: IncomingHttpHeaders, _, rawTrailers: string[]) => {
+      Object.assign(state, { trailers, rawTrailers });
     });
     const chunks: Buffer[] = [];
     for await (const chunk of stream) chunks.push(chunk as Buffer);
-    const got = { headers, body: Buffer.concat(chunks).toString(), trailers: state.trailers };
+    const got = { headers, rawHeaders, body: Buffer.concat(chunks).toString(), ...state };
     requests.push(got);
     answer(stream, got);
   });
@@ -110,6 +112,36 @@ test('trailers pass in both directions, without what is reserved among fields (r
   expect(requests[0]!.headers.te).toBe('trailers');
 });
 
+test.each([
+  ['fields', true],
+  ['trailers', false],
+])(
+  'a service gets User-Agent and Referer as often as they are among the %s (reliability 559, 560)',
+  async (_, inHead) => {
+    const { origin, requests } = await startService();
+    const { gateway, ca } = await openEncrypted({ upstream: origin, upstreamSettings: { protocol: 'h2c' } });
+    const { key } = await gateway.createKey('endless');
+    const session = await openHttp2(gateway.port, ca);
+    // The types have these fields once.
+    const repeated: object = { 'user-agent': ['a', 'b'], referer: ['c', 'd'] };
+    const head = {
+      ':method': 'POST',
+      ':path': '/v1/pets',
+      authorization: `Bearer ${key}`,
+      ...(inHead ? repeated : {}),
+    };
+    const stream = session.request(head, { waitForTrailers: true });
+    stream.once('wantTrailers', () => stream.sendTrailers({ ...(inHead ? {} : repeated) }));
+    stream.end('hello');
+    const [answer] = (await once(stream, 'response')) as [IncomingHttpHeaders];
+    expect(answer[':status']).toBe(200);
+    const { rawHeaders, rawTrailers } = requests[0]!;
+    expect((inHead ? rawHeaders : rawTrailers).join()).toContain('user-agent,a,user-agent,b,referer,c,referer,d');
+    const next = await askHttp2(session, { path: '/v1/pets', headers: { authorization: `Bearer ${key}` } });
+    expect(next.status).toBe(200);
+  },
+);
+
 test('over TLS the service must agree on HTTP/2; one that does not gets no request', async () => {
   const authority = await newAuthority();
   const pair = await authority.issue('localhost');
@@ -148,8 +180,9 @@ test.each([
   [1, true],
   [2, false],
 ])('the health service of gRPC that answers %i: let in %s', async (state, isIn) => {
-  const sick = await startService((stream, { headers, body }) => {
-    if (headers[':path'] !== '/grpc.health.v1.Health/Check') return answerOk(stream, { headers, body, trailers: {} });
+  const sick = await startService((stream, got) => {
+    const { headers, body } = got;
+    if (headers[':path'] !== '/grpc.health.v1.Health/Check') return answerOk(stream, got);
     expect([headers['content-type'], body]).toEqual(['application/grpc', '\0'.repeat(5)]);
     stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
     stream.once('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
