@@ -48,7 +48,7 @@ beforeAll(async () => {
   await edit.getByRole('dialog').getByLabel('Notes').fill('Typed before');
   dialogs = { create, topUp, edit };
   await pages.get('plans: edit')!.getByLabel('Text of plans.yaml').pressSequentially(draft);
-  await pages.get('audit')!.getByLabel('Actor').pressSequentially('ad');
+  await pages.get('audit')!.getByLabel('Actor').pressSequentially('ada');
 });
 afterAll(async () => {
   await callers?.stop();
@@ -118,7 +118,7 @@ test('when Redis is back, every screen recovers by itself and nothing typed is l
     if (opened !== undefined) await shown(opened);
   }
   expect(await pages.get('plans: edit')!.getByLabel('Text of plans.yaml').inputValue()).toContain(draft);
-  expect(await pages.get('audit')!.getByLabel('Actor').inputValue()).toBe('ad');
+  expect(await pages.get('audit')!.getByLabel('Actor').inputValue()).toBe('ada');
 });
 
 test('when Redis is back, the change that was refused goes through by the same button, once', async () => {
