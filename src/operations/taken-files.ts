@@ -57,6 +57,8 @@ function* settingsChanges(
 ): Steps<readonly string[]> {
   const changes: string[] = [];
   for (const name of Object.keys(after) as (keyof Settings)[]) {
+    // It follows from the routes and targets.
+    if (name === 'viaByDefault') continue;
     const text = yield* settingChange(name, before[name], after[name]);
     if (text !== null) changes.push(later.includes(name) ? `${text}, at the next start` : text);
   }
@@ -82,9 +84,9 @@ function* settingChange(name: string, was: unknown, is: unknown): Steps<string |
   return parts.length === 0 ? null : `${title}: ${parts.join(', ')}`;
 }
 
-/** The members of the long settings: routes by path and methods, upstreams and descriptions by name. Null for another setting. */
+/** The members of the long settings: routes by hosts, path and methods, upstreams and descriptions by name. Null for another setting. */
 function membersOf(value: unknown): ReadonlyMap<string, unknown> | null {
   if (value instanceof Map) return value;
   if (!Array.isArray(value) || !value.every((one) => typeof one?.path === 'string')) return null;
-  return new Map(value.map((one) => [`${one.path} ${one.methods}`, one]));
+  return new Map(value.map((one) => [`${one.hosts ?? ''} ${one.path} ${one.methods}`, one]));
 }
