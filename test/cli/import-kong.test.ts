@@ -1,7 +1,9 @@
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { beforeEach, describe, expect, test } from 'vitest';
+import { parseDocument } from 'yaml';
 import { printFault } from '../../src/config/fault.ts';
 import { importedKong } from '../../src/config/kong/imported-kong.ts';
 import { parseKong } from '../../src/config/kong/kong-file.ts';
@@ -315,6 +317,147 @@ plugins: [{ name: acl, config: { allow: [${evil}] } }, { name: ${evil} }]
   expect(code).toBe(0);
   for (const name of ['gateway', 'plans', 'keys']) expect(read(out, name)).not.toMatch(/^ *b: /m);
   expect(stdout).not.toContain('\u001b');
+});
+
+describe('no text of a description adds a setting (reliability 542)', () => {
+  /** A description in which each text that may be written anywhere is one of these. */
+  const withTexts = (textAt: (place: string) => string) => ({
+    services: [
+      {
+        ...{ name: textAt('service'), protocol: 'http', host: textAt('host'), port: 80, path: textAt('base') },
+        routes: [
+          { name: textAt('route'), paths: [textAt('path')], hosts: [textAt('hosts')], methods: [textAt('method')] },
+          { name: `${textAt('route')}2`, paths: ['/b'], plugins: [{ name: textAt('guard') }] },
+        ],
+        plugins: [
+          { name: 'key-auth', config: { key_names: [textAt('place')] } },
+          { name: 'ip-restriction', config: { allow: [textAt('address')] } },
+          { name: 'acl', config: { allow: [textAt('group')] } },
+        ],
+      },
+      { name: 'open', url: 'http://10.0.0.2', path: '/', routes: [{ name: textAt('open'), paths: ['/open'] }] },
+    ],
+    upstreams: [
+      {
+        ...{ name: textAt('host'), hash_on: textAt('hash'), hash_on_cookie: textAt('cookie') },
+        healthchecks: { active: { http_path: textAt('health'), healthy: { interval: 5 } } },
+        targets: [{ target: textAt('target') }, { target: '10.0.0.3:80' }],
+      },
+    ],
+    consumers: [
+      {
+        ...{ username: textAt('username'), custom_id: textAt('custom'), acls: [{ group: textAt('group') }] },
+        keyauth_credentials: [{ key: textAt('key') }, { key: 'Q7mV2xT9bL4nR8kD1sW6yC3z' }],
+        plugins: [{ name: 'rate-limiting', config: { minute: 5, limit_by: textAt('by') } }],
+      },
+    ],
+    plugins: [
+      { name: 'rate-limiting', config: { minute: 9 } },
+      {
+        name: 'cors',
+        config: { origins: [textAt('origin')], headers: [textAt('header')], exposed_headers: [textAt('exposed')] },
+      },
+    ],
+  });
+  const PLAIN: Readonly<Record<string, string>> = {
+    ...{ service: 's', host: '10.0.0.1', base: '/base', route: 'r', path: '/a', hosts: 'a.example', method: 'GET' },
+    ...{ place: 'apikey', address: '10.0.0.0/8', group: 'g', hash: 'cookie', cookie: 'sid', health: '/live' },
+    ...{ target: '10.0.0.2:80', username: 'jo', custom: '7', key: 'q7mV2xT9bL4nR8kD1sW6yC3z', by: 'consumer' },
+    ...{ guard: 'key-auth', open: 'o', origin: 'https://a.example', header: 'X-A', exposed: 'X-B' },
+  };
+  const NAMED = ['upstreams', 'plans', 'groups', 'customers', 'keys'];
+
+  /** The way to each value of the written files, without positions and the names of entities, each with how often it is there. */
+  function waysIn(description: object): ReadonlyMap<string, number> {
+    const read = parseKong(JSON.stringify(description), 'kong.json');
+    if ('faults' in read) return new Map();
+    const made = importedKong(read.value);
+    const ways: string[] = [];
+    const walk = (value: unknown, way: string, isNamed: boolean) => {
+      ways.push(way);
+      if (typeof value !== 'object' || value === null) return;
+      for (const [name, inner] of Object.entries(value)) {
+        const isName = !isNamed && NAMED.includes(name) && typeof inner === 'object' && !('from' in inner);
+        walk(inner, `${way}.${isNamed || Array.isArray(value) ? '*' : name}`, isName);
+      }
+    };
+    for (const file of ['gateway', 'plans', 'keys'] as const) walk(parseDocument(made[file]).toJS(), file, false);
+    return new Map(
+      Map.groupBy(ways, (way) => way)
+        .entries()
+        .map(([way, all]) => [way, all.length]),
+    );
+  }
+  const plain = waysIn(withTexts((place) => PLAIN[place]!));
+
+  test('whose cookie ends the line and names an upstream', async () => {
+    const text = JSON.stringify(
+      withTexts((place) =>
+        place === 'cookie' ? 'sid }\n    host: keep\n  injected: { targets: [http://evil.example] }' : PLAIN[place]!,
+      ),
+    );
+    const { code, out, left } = await moved(text);
+    expect(code).toBe(0);
+    expect(read(out, 'gateway')).not.toMatch(/evil|keep|sticky/);
+    expect(left).toContainEqual(expect.stringContaining('hash_on_cookie sid }'));
+  });
+
+  test(`whatever it is, in each place (${SEED})`, () => {
+    expect(plain.get('gateway.upstreams.*.sticky.cookie')).toBe(1);
+    const part = fc.constantFrom(
+      ...[
+        '\n',
+        '\r',
+        '\u0085',
+        '\u2028',
+        '\t',
+        '  ',
+        ' ',
+        '"',
+        "'",
+        '{',
+        '}',
+        '[',
+        ']',
+        ',',
+        ': ',
+        ' #',
+        '- ',
+        '&',
+        '*',
+        '!',
+      ],
+      ...[
+        '\\',
+        '/',
+        '~/',
+        '$',
+        '%',
+        '|',
+        '>',
+        'a',
+        'sid',
+        '0',
+        '.',
+        ':80',
+        'host: keep',
+        'auth: none',
+        'x: {}',
+        '<<',
+        '__proto__',
+      ],
+    );
+    const evil = fc.tuple(fc.constantFrom('', 'plain'), fc.array(part, { maxLength: 8 }));
+    fc.assert(
+      fc.property(fc.constantFrom(...Object.keys(PLAIN)), evil, (where, [start, parts]) => {
+        const text = `${start === '' ? '' : PLAIN[where]}${parts.join('')}`;
+        const ways = waysIn(withTexts((place) => (place === where ? text : PLAIN[place]!)));
+        const more = [...ways].filter(([way, times]) => times > (plain.get(way) ?? 0));
+        expect(more).toEqual([]);
+      }),
+      { seed: SEED, numRuns: 600 },
+    );
+  });
 });
 
 describe('what differs is said', () => {

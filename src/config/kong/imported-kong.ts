@@ -4,7 +4,7 @@ import { addresses } from '../../model/attributes.ts';
 import { WINDOWS } from '../../model/values.ts';
 import type { Path } from '../fault.ts';
 import { quoted } from '../imported-routes.ts';
-import { bodySeconds, faultOfTarget, name as nameRule, writtenDuration } from '../setting-values.ts';
+import { bodySeconds, faultOfTarget, healthPath, name as nameRule, token, writtenDuration } from '../setting-values.ts';
 import { settingsHead } from '../settings-head.ts';
 import type { Kong, KongConsumer, KongPlugin, KongService } from './kong-file.ts';
 import { type LimitsHere, othersCounting, type PlanHere, planOf } from './kong-plans.ts';
@@ -36,6 +36,8 @@ const WIDE = 6_000;
 const BODY_MIB = 128;
 const MIB = 1024 * 1024;
 const MAX_FORMATS = 20;
+/** 24 days, the longest timeout in gateway.yaml. */
+const MAX_TIMEOUT_MS = 24 * 86_400_000;
 const DEFAULT_PLAN = 'default';
 
 /** Plugins that are moved, and those of which nothing needs to be moved. */
@@ -285,8 +287,13 @@ class Import {
     if (isOpen && credentials === true)
       this.#leave(plugin.at, 'cors: credentials for every origin; name the origins, then set it');
     const names = (list: readonly string[]) => list.map(quoted).join(', ');
-    const headers = listIn(plugin, 'headers');
-    const expose = listIn(plugin, 'exposed_headers');
+    const namesIn = (list: string) =>
+      listIn(plugin, list).filter((name) => {
+        const isName = token().safeParse(name).success;
+        if (!isName) this.#leave(plugin.at, `cors: ${name} in ${list} is not the name of a header field`);
+        return isName;
+      });
+    const [headers, expose] = [namesIn('headers'), namesIn('exposed_headers')];
     return [
       'cors:',
       `  origins: [${isOpen ? "'*'" : names(given)}]`,
@@ -320,10 +327,17 @@ class Import {
     const written = targets.map((one) =>
       isEven ? quoted(one.url) : `{ url: ${quoted(one.url)}, weight: ${one.weight} }`,
     );
-    const sticky = { cookie: `cookie: ${balanced?.cookie}`, consumer: 'key', ip: 'address' }[balanced?.hashOn ?? ''];
-    if (balanced !== undefined && balanced.hashOn !== 'none' && sticky === undefined)
-      this.#leave(service.at, `service ${service.name}: hash_on ${balanced.hashOn} is no cookie, consumer or address`);
-    const timeout = (ms: number) => writtenDuration(Math.max(1, Math.floor(ms)));
+    const leave = (why: string) => this.#leave(service.at, `service ${service.name}: ${why}`);
+    const cookie = token().safeParse(balanced?.cookie).data ?? null;
+    const sticky = stickyOf(balanced?.hashOn ?? 'none', cookie);
+    if (balanced?.hashOn === 'cookie' && cookie === null)
+      leave(`hash_on_cookie ${balanced.cookie} is not the name of a cookie`);
+    else if (balanced !== undefined && balanced.hashOn !== 'none' && sticky === null)
+      leave(`hash_on ${balanced.hashOn} is no cookie, consumer or address`);
+    const health = balanced?.healthPath ?? null;
+    const isSoundPath = health !== null && healthPath().safeParse(health).success;
+    if (health !== null && !isSoundPath) leave(`its targets are not checked: ${health} is not a path`);
+    const timeout = (ms: number) => writtenDuration(Math.min(Math.max(1, Math.floor(ms)), MAX_TIMEOUT_MS));
     const lines = [
       `  ${this.#nameOf(service, service.name, 'service')}:`,
       `    targets: [${(written.length === 0 ? [quoted('http://127.0.0.1:9')] : written).join(', ')}]`,
@@ -332,8 +346,8 @@ class Import {
       `    bodyTimeout: ${timeout(service.readTimeoutMs)}`,
     ];
     if (this.#keepsHost(service)) lines.push('    host: keep');
-    if (sticky !== undefined) lines.push(`    sticky: { ${sticky} }`);
-    if (balanced?.healthPath != null) lines.push(`    health: { path: ${quoted(balanced.healthPath)} }`);
+    if (sticky !== null) lines.push(`    sticky: { ${sticky} }`);
+    if (isSoundPath) lines.push(`    health: { path: ${quoted(health)} }`);
     return lines;
   }
 
@@ -503,6 +517,12 @@ function rewriteOf(stripPrefix: string, addPrefix: string): readonly string[] {
     ...(addPrefix === '' ? [] : [`addPrefix: ${quoted(addPrefix)}`]),
   ];
   return parts.length === 0 ? [] : [`    rewrite: { ${parts.join(', ')} }`];
+}
+
+/** What sends requests that belong together to one target; null if nothing does, or if it is not moved. */
+function stickyOf(hashOn: string, cookie: string | null): string | null {
+  if (hashOn === 'cookie' && cookie !== null) return `cookie: ${quoted(cookie)}`;
+  return hashOn === 'consumer' ? 'key' : hashOn === 'ip' ? 'address' : null;
 }
 
 const NO_PLUGIN = { config: {} } as KongPlugin;

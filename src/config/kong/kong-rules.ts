@@ -112,5 +112,5 @@ export function listIn({ config }: KongPlugin, ...names: readonly string[]): rea
 /** The size that `request-size-limiting` allows, in bytes. */
 export function sizeOf({ config }: KongPlugin): number {
   const unit = { bytes: 1, kilobytes: 1024, megabytes: 1024 * 1024 }[String(config.size_unit ?? 'megabytes')] ?? 1;
-  return (typeof config.allowed_payload_size === 'number' ? config.allowed_payload_size : 128) * unit;
+  return Math.floor((typeof config.allowed_payload_size === 'number' ? config.allowed_payload_size : 128) * unit);
 }
