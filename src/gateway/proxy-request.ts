@@ -356,12 +356,13 @@ class Passing implements ForwardRequest, ForwardHooks {
 
 /** The trailers of a request and of its response, under the same rules as their fields. */
 function passedTrailers(deps: GatewayDeps, { match }: AdmittedRequest, stream: TrailerStream): Trailers {
-  const { allowedNames, keySources: keyPlaces } = deps;
+  const { allowedNames, keySources: keyPlaces, isAsKong } = deps;
   const { requestHeaders, responseHeaders } = match.route;
   const passed = (fields: string[], rules: FieldRules | null) =>
     rules === null ? fields : withoutDropped(fields, rules);
   return {
-    ofRequest: () => passed(requestTrailers(stream.requestTrailers, { allowedNames, keyPlaces }), requestHeaders),
+    ofRequest: () =>
+      passed(requestTrailers(stream.requestTrailers, { allowedNames, keyPlaces, isAsKong }), requestHeaders),
     await: () => stream.awaitTrailers(),
     ofResponse: (fields) =>
       stream.sendTrailers(passed(responseFields(fields, replacedBy(deps, match), TRAILERS), responseHeaders)),

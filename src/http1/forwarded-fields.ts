@@ -170,14 +170,15 @@ const NOT_IN_TRAILERS = /^(?:content-.*|cache-control|cookie|date|if-.*|max-forw
  * Attack: a client sends `X-Consumer-Id`, `Authorization` or `Content-Type` as a trailer, and a service that merges trailers into its fields
  * believes it. So what is reserved among fields, or frames, routes, authenticates or conditions a request, is dropped.
  * @param trailers names in lower case and values in turn
+ * @param as `isAsKong`: whether the gateway writes the fields of Kong, which are reserved then
  */
 export function requestTrailers(
   trailers: readonly string[],
-  { allowedNames, keyPlaces }: Pick<ForwardedAs, 'allowedNames' | 'keyPlaces'>,
+  { allowedNames, keyPlaces, isAsKong }: Pick<ForwardedAs, 'allowedNames' | 'keyPlaces'> & { isAsKong: boolean },
 ): string[] {
   return trailers.filter((_, i) => {
     const name = trailers[i - (i % 2)]!;
-    if (PUNCTUATION.test(name) && !allowedNames.has(name)) return false;
+    if ((PUNCTUATION.test(name) && !allowedNames.has(name)) || (isAsKong && OF_KONG.test(name))) return false;
     return reservedByFolding(name) === null && !NOT_IN_TRAILERS.test(name) && !keyPlaces?.fieldNames.has(name);
   });
 }

@@ -6,6 +6,7 @@ import {
   fieldsWithoutSecrets,
   hasPunctuation,
   requestFields,
+  requestTrailers,
   reservedByFolding,
   responseFields,
 } from '../../src/http1/forwarded-fields.ts';
@@ -165,6 +166,19 @@ describe('to the service', () => {
     const allowedNames = new FieldNames(['x_credential.identifier']);
     expect(sent(forged, { asKong, allowedNames })).toEqual([...OWN, ...asKong]);
     expect(sent(['X-Credential-Identifier', 'a'])).toEqual(['X-Credential-Identifier', 'a', ...OWN]);
+  });
+
+  test('no field of Kong as a trailer (reliability 562)', () => {
+    const names = [
+      'x-credential-identifier',
+      'x_credential.identifier',
+      'x-authenticated-groups',
+      'x-anonymous-consumer',
+    ];
+    const trailers = [...names, 'x-check'].flatMap((name) => [name, 'a']);
+    const as = { keyPlaces: null, allowedNames: new FieldNames(['x_credential.identifier']) };
+    expect(requestTrailers(trailers, { ...as, isAsKong: true })).toEqual(['x-check', 'a']);
+    expect(requestTrailers(trailers, { ...as, isAsKong: false })).toEqual(trailers);
   });
 
   test('no key, in its field or in a Referer', () => {

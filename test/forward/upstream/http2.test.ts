@@ -80,7 +80,7 @@ test('requests of HTTP/1.1 share one connection, and each gets its response', as
   expect(headers.te).toBeUndefined();
 });
 
-test('trailers pass in both directions, without what is reserved among fields (reliability 529)', async () => {
+test('trailers pass in both directions, without what is reserved among fields (reliability 529, 562)', async () => {
   const { origin, requests } = await startService((stream) => {
     stream.respond({ ':status': 200 }, { waitForTrailers: true });
     stream.once('wantTrailers', () =>
@@ -91,6 +91,7 @@ test('trailers pass in both directions, without what is reserved among fields (r
   const { gateway, ca } = await openEncrypted({
     upstream: origin,
     upstreamSettings: { protocol: 'h2c', headers: '{ request: { set: { X-Tenant: one } } }' },
+    more: 'headers: { consumer: kong, allow: [x_credential_username] }',
   });
   const { key } = await gateway.createKey('endless');
   const session = await openHttp2(gateway.port, ca);
@@ -100,6 +101,7 @@ test('trailers pass in both directions, without what is reserved among fields (r
     stream.sendTrailers({
       ...{ 'x-check': '5', 'x-consumer-id': 'forged', x_consumer_id: 'forged', 'x-tenant': 'two' },
       ...{ authorization: 'Bearer forged', 'content-type': 'text/html', cookie: 'a=b', 'x-forwarded-for': '1.1.1.1' },
+      ...{ 'x-credential-identifier': 'forged', x_credential_username: 'forged', 'x-authenticated-groups': 'forged' },
     }),
   );
   stream.end('hello');
