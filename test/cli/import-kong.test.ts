@@ -252,6 +252,36 @@ test.each([
   expect(readdirSync(folder)).toEqual(['kong.yaml']);
 });
 
+test.each([
+  ['consumers: [{ username: a, keyauth_credentials: [{ key: 1234567890123456 }] }]', 'put the key in quotes'],
+  ['key-auths: [{ consumer: a, key: 1234567890123456 }]', 'put the key in quotes'],
+  ['jwt_secrets: [{ consumer: a, key: 1234567890123456 }]', 'put the key in quotes'],
+  ['consumers: [{ username: a, keyauth_credentials: [1234567890123456] }]', 'is not a mapping with a `key`'],
+  ['consumers: [{ username: a, keyauth_credentials: 1234567890123456 }]', 'is not a list'],
+  ['keyauth_credentials: "1234567890123456"', 'is not a list'],
+])('a key in a wrong place or without quotes is never printed: %s (reliability 543)', async (text, message) => {
+  const { code, stderr, stdout } = await moved(`${text}\n`);
+  expect([code, stdout]).toEqual([1, '']);
+  expect(stderr).toContain(message);
+  expect(stderr).not.toContain('12345');
+});
+
+test('names that every object has in JavaScript are names like others (reliability 543)', async () => {
+  const text = ['constructor', 'toString', '__proto__']
+    .map(
+      (name, i) =>
+        `- { name: ${name}, url: 'http://10.0.0.1', routes: [{ name: ${name}, paths: [/${i}] }], plugins: [{ name: key-auth }, ` +
+        `{ name: ${name} }, { name: rate-limiting, config: { minute: 5, limit_by: ${name} } }, ` +
+        `{ name: request-size-limiting, config: { allowed_payload_size: 2, size_unit: ${name} } }] }`,
+    )
+    .join('\n');
+  const { code, stdout, left } = await moved(`services:\n${text}\n`);
+  expect(code).toBe(0);
+  expect(stdout).not.toMatch(/function|native code|\[object|NaN|undefined/);
+  expect(left).toContainEqual(expect.stringMatching(/constructor: has nothing in its place\.$/));
+  expect(left).toContainEqual(expect.stringMatching(/rate-limiting: counts by constructor, and a plan/));
+});
+
 test('a hundred services with 200 routes, 12 limits and 500 consumers take a moment, not minutes', () => {
   const limit = (minute: number) => ({ name: 'rate-limiting', config: { minute } });
   const services = Array.from({ length: 100 }, (_, i) => ({

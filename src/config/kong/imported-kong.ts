@@ -42,17 +42,19 @@ const DEFAULT_PLAN = 'default';
 
 /** Plugins that are moved, and those of which nothing needs to be moved. */
 const MOVED = ['key-auth', 'rate-limiting', 'acl', 'request-size-limiting', 'ip-restriction', 'cors'];
-const NOT_NEEDED: Readonly<Record<string, string>> = {
-  prometheus: 'is `/metrics` of the admin port, always on, with names of its own',
-  'correlation-id': 'is `X-Request-Id`, in each response and to the service',
-  'file-log': 'is the log on standard output, a line of JSON for each request',
-  'http-log': 'is the log on standard output; let the collector of your logs read it',
-  jwt: 'is `jwt` of gateway.yaml, for one issuer with public keys: its `audience` is not known here (docs/guides/tokens.md)',
-  'request-termination': 'is `respond` of a route',
-  'proxy-cache': 'is `cache` of a route, in memory (docs/guides/cache.md)',
-  'request-transformer': 'is `headers` and `rewrite` of a route; bodies are not changed',
-  'response-transformer': 'is `headers.response` of a route; bodies are not changed',
-};
+const NOT_NEEDED: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    prometheus: 'is `/metrics` of the admin port, always on, with names of its own',
+    'correlation-id': 'is `X-Request-Id`, in each response and to the service',
+    'file-log': 'is the log on standard output, a line of JSON for each request',
+    'http-log': 'is the log on standard output; let the collector of your logs read it',
+    jwt: 'is `jwt` of gateway.yaml, for one issuer with public keys: its `audience` is not known here (docs/guides/tokens.md)',
+    'request-termination': 'is `respond` of a route',
+    'proxy-cache': 'is `cache` of a route, in memory (docs/guides/cache.md)',
+    'request-transformer': 'is `headers` and `rewrite` of a route; bodies are not changed',
+    'response-transformer': 'is `headers.response` of a route; bodies are not changed',
+  }),
+);
 
 /**
  * Makes gateway.yaml, plans.yaml and keys.yaml of a description of Kong.
@@ -93,7 +95,7 @@ class Import {
     const { name, at, isForGroup, consumer } = plugin;
     const leave = (why: string) => this.#leave(at, `${name}: ${why}`);
     if (isForGroup) leave('is for a group of consumers; give its consumers a plan in keys.yaml');
-    else if (!MOVED.includes(name)) leave(NOT_NEEDED[name] ?? 'has nothing in its place');
+    else if (!MOVED.includes(name)) leave(NOT_NEEDED.get(name) ?? 'has nothing in its place');
     if (name === 'key-auth' && plugin.config.anonymous != null)
       leave('lets requests without a key pass as another consumer; here a route needs a key or is for everyone');
     if (name === 'key-auth' && plugin.config.key_in_body === true)

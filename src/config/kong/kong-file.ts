@@ -88,7 +88,10 @@ const reference = z
   .nullish();
 type Reference = z.output<typeof reference>;
 
-const listRule = 'must be a list, or a page of the Admin API with the list in `data`';
+// Messages of the form `must be …` show the value, which may be a secret: a key without quotes, or one where a list belongs.
+const listRule = 'is not a list, and not a page of the Admin API with the list in `data`';
+const keyRule = 'is not text: put the key in quotes';
+const credentialRule = 'is not a mapping with a `key`';
 const NEXT =
   'is one page of several: read all of them into one list (`size=1000`, then `offset`), or nothing after it is moved';
 
@@ -140,7 +143,7 @@ const service = z.looseObject({
   enabled: flag,
   routes: listOf(route),
 });
-const credential = z.looseObject({ key: text, consumer: reference });
+const credential = z.looseObject({ key: z.string(keyRule).nullish(), consumer: reference }, credentialRule);
 const group = z.looseObject({ group: z.string('must be the name of a group'), consumer: reference });
 const consumer = z.looseObject({
   id: text,

@@ -93,17 +93,20 @@ const MOVED = ['consumer', 'credential'];
 
 function isMoved(plugin: KongPlugin, leave: Leave): boolean {
   const { by, limits, year } = limitOf(plugin);
-  if (!MOVED.includes(by)) leave(plugin, `${NOT_BY[by] ?? `counts by ${by}`}, and a plan counts keys and customers`);
+  if (!MOVED.includes(by))
+    leave(plugin, `${NOT_BY.get(by) ?? `counts by ${by}`}, and a plan counts keys and customers`);
   if (year !== null) leave(plugin, `has a limit of ${year} a year; the longest window here is the month`);
   return MOVED.includes(by) && WINDOWS.some((window) => limits[window] !== undefined);
 }
 
-const NOT_BY: Readonly<Record<string, string>> = {
-  ip: 'counts addresses on routes that need a key',
-  service: 'counts all callers of a service together (`maxConnections` of the upstream bounds a load)',
-  header: 'counts the values of a header field',
-  path: 'counts one path',
-};
+const NOT_BY: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    ip: 'counts addresses on routes that need a key',
+    service: 'counts all callers of a service together (`maxConnections` of the upstream bounds a load)',
+    header: 'counts the values of a header field',
+    path: 'counts one path',
+  }),
+);
 
 /** As plans.yaml has it. */
 export function patternOf({ path, methods, kong }: RouteHere): string {

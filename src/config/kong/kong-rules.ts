@@ -111,6 +111,6 @@ export function listIn({ config }: KongPlugin, ...names: readonly string[]): rea
 
 /** The size that `request-size-limiting` allows, in bytes. */
 export function sizeOf({ config }: KongPlugin): number {
-  const unit = { bytes: 1, kilobytes: 1024, megabytes: 1024 * 1024 }[String(config.size_unit ?? 'megabytes')] ?? 1;
+  const unit = config.size_unit === 'bytes' ? 1 : config.size_unit === 'kilobytes' ? 1024 : 1024 * 1024;
   return Math.floor((typeof config.allowed_payload_size === 'number' ? config.allowed_payload_size : 128) * unit);
 }

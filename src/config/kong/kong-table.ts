@@ -79,14 +79,16 @@ function inKong(kong: Kong, route: KongRoute): string {
   ].join('; ');
 }
 
-const WHOM: Readonly<Record<string, string>> = {
-  consumer: 'each consumer',
-  credential: 'each key',
-  ip: 'each address',
-  service: 'all callers together',
-  header: 'each value of a header field',
-  path: 'one path',
-};
+const WHOM: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    consumer: 'each consumer',
+    credential: 'each key',
+    ip: 'each address',
+    service: 'all callers together',
+    header: 'each value of a header field',
+    path: 'one path',
+  }),
+);
 
 /** @param isOpen whether requests have no key: Kong counts their address then */
 function limitText(plugin: KongPlugin, isOpen = false): string {
@@ -94,7 +96,7 @@ function limitText(plugin: KongPlugin, isOpen = false): string {
   const where = plugin.route !== null ? 'on this route' : plugin.service !== null ? 'on this service' : 'on all routes';
   const windows = [windowsText(limits), ...(year === null ? [] : [`${year} a year`])].filter((text) => text !== '');
   const whom = isOpen && (by === 'consumer' || by === 'credential') ? 'ip' : by;
-  return `${windows.join(', ')} for ${plugin.consumer === null ? WHOM[whom] : 'the consumer'} ${isCountedApart(plugin) ? where : 'on all routes'}`;
+  return `${windows.join(', ')} for ${plugin.consumer === null ? (WHOM.get(whom) ?? `each ${whom}`) : 'the consumer'} ${isCountedApart(plugin) ? where : 'on all routes'}`;
 }
 
 function inTollgate(here: RouteHere, route: GatewayFile['routes'][number], plans: Plans): string {
