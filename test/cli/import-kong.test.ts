@@ -330,6 +330,42 @@ upstreams: [{ name: pool }]
   expect(left.filter((one) => one.includes('its upstream pool has no targets'))).toHaveLength(1);
 });
 
+const many = (count: number, of: (i: number) => object) => Array.from({ length: count }, (_, i) => of(i));
+const url = 'http://10.0.0.1';
+
+test.each([
+  ['services', { services: many(8_000, (i) => ({ name: `s${i}`, url, routes: [{ paths: [`/${i}`] }] })) }],
+  ['services of one name', { services: many(8_000, (i) => ({ name: 'é', url, routes: [{ paths: [`/${i}`] }] })) }],
+  [
+    'services with a limit and no path',
+    {
+      services: many(8_000, (i) => ({
+        ...{ name: `s${i}`, url, routes: [{ paths: ['~'] }] },
+        plugins: [{ name: 'rate-limiting', config: { minute: 5 } }],
+      })),
+    },
+  ],
+  [
+    'routes of one path',
+    { services: [{ url, routes: many(20_000, (i) => ({ paths: ['/a'], hosts: [`h${i}.example`] })) }] },
+  ],
+  [
+    'consumers and keys in lists of their own',
+    {
+      services: [{ url, plugins: [{ name: 'key-auth' }], routes: [{ paths: ['/a'] }] }],
+      consumers: many(20_000, (i) => ({ username: `c${i}` })),
+      'key-auths': many(20_000, (i) => ({ key: `key-${String(i).padStart(28, '0')}`, consumer: `c${i}` })),
+    },
+  ],
+])('as many %s as a file may have take no more than in proportion (reliability 544)', (_, description) => {
+  const move = () => {
+    const read = parseKong(JSON.stringify(description), 'kong.json');
+    if ('faults' in read) throw new Error(read.faults.map(printFault).join('\n'));
+    importedKong(read.value);
+  };
+  expect(processorMs(move)).toBeLessThan(10_000);
+});
+
 test('overwrites no file, and leaves none behind beside one that is there (reliability 547)', async () => {
   const { out } = await moved(EXAMPLE);
   const again = await moved(EXAMPLE);
@@ -357,7 +393,11 @@ describe('no text of a description adds a setting (reliability 542)', () => {
         ...{ name: textAt('service'), protocol: 'http', host: textAt('host'), port: 80, path: textAt('base') },
         routes: [
           { name: textAt('route'), paths: [textAt('path')], hosts: [textAt('hosts')], methods: [textAt('method')] },
-          { name: `${textAt('route')}2`, paths: ['/b'], plugins: [{ name: textAt('guard') }] },
+          {
+            name: `${textAt('route')}2`,
+            paths: ['/b'],
+            plugins: [{ name: textAt('guard'), config: { key_names: [textAt('place')] } }],
+          },
         ],
         plugins: [
           { name: 'key-auth', config: { key_names: [textAt('place')] } },
@@ -377,7 +417,7 @@ describe('no text of a description adds a setting (reliability 542)', () => {
     consumers: [
       {
         ...{ username: textAt('username'), custom_id: textAt('custom'), acls: [{ group: textAt('group') }] },
-        keyauth_credentials: [{ key: textAt('key') }, { key: 'Q7mV2xT9bL4nR8kD1sW6yC3z' }],
+        keyauth_credentials: [{ key: textAt('key') }, { key: 'Q7mV2xT9bL4nR8kD1sW6yC3zAA' }],
         plugins: [{ name: 'rate-limiting', config: { minute: 5, limit_by: textAt('by') } }],
       },
     ],

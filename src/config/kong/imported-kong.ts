@@ -71,10 +71,23 @@ class Import {
   readonly #left: Left[] = [];
   readonly #routes: readonly RouteHere[];
   readonly #names = new Map<object, string>();
+  readonly #taken = new Set<string>();
+  /** How many names of entities were made of one text. */
+  readonly #alike = new Map<string, number>();
+  #scopes: readonly Scope[] | null = null;
+  readonly #leftBefore = new Set<string>();
+  /** Services of which a route does not keep the Host of clients. */
+  readonly #withOwnHost: ReadonlySet<KongService | null>;
+  /** The routes of a limit. */
+  readonly #limited: ReadonlyMap<KongPlugin | null, readonly RouteHere[]>;
 
   constructor(kong: Kong) {
     this.#kong = kong;
     this.#routes = routesHere(kong.routes, (route, why) => this.#leave(route.at, `route ${route.name}: ${why}`));
+    this.#withOwnHost = new Set(
+      this.#routes.flatMap(({ kong: { keepsHost, service } }) => (keepsHost ? [] : [service])),
+    );
+    this.#limited = Map.groupBy(this.#routes, (route) => pluginFor(kong, 'rate-limiting', route.kong, null));
   }
 
   made(): ImportedKong {
@@ -88,7 +101,10 @@ class Import {
   }
 
   #leave(at: Path, why: string): void {
-    if (!this.#left.some((one) => one.why === why && one.at.join() === at.join())) this.#left.push({ at, why });
+    const before = `${at.join()} ${why}`;
+    if (this.#leftBefore.has(before)) return;
+    this.#leftBefore.add(before);
+    this.#left.push({ at, why });
   }
 
   #checkPlugin(plugin: KongPlugin): void {
@@ -125,9 +141,11 @@ class Import {
       .replace(/^[^A-Za-z]+/, '')
       .slice(0, 56);
     const base = nameRule().safeParse(plain).success ? plain : kind;
-    const taken = new Set(this.#names.values());
-    let name = base;
-    for (let i = 2; taken.has(name); i++) name = `${base}-${i}`;
+    let count = this.#alike.get(base) ?? 1;
+    let name = count === 1 ? base : `${base}-${count}`;
+    while (this.#taken.has(name)) name = `${base}-${++count}`;
+    this.#alike.set(base, count);
+    this.#taken.add(name);
     this.#names.set(entity, name);
     return name;
   }
@@ -137,7 +155,8 @@ class Import {
     const routes = this.#keyed();
     const plans = new Map<string, PlanHere & { readonly consumers: (KongConsumer | null)[] }>();
     const nameByForm = new Map<string, string>();
-    const limited = new Set(this.#kong.pluginsOf.get('rate-limiting')?.map(({ consumer }) => consumer));
+    const limits = this.#kong.plugins.filter(({ name }) => name === 'rate-limiting');
+    const limited = new Set(limits.map(({ consumer }) => consumer));
     for (const consumer of [null, ...this.#kong.consumers]) {
       const keys = consumer?.keys.length ?? 1;
       // Most consumers have neither a limit of their own nor several keys, and so the plan of one without both.
@@ -397,7 +416,7 @@ class Import {
 
   /** Whether all routes of a service keep the Host of clients. */
   #keepsHost(service: KongService): boolean {
-    return this.#routes.every(({ kong }) => kong.service !== service || kong.keepsHost);
+    return !this.#withOwnHost.has(service);
   }
 
   #sizeFor(route: RouteHere['kong']): number | null {
@@ -431,10 +450,7 @@ class Import {
         plugin.at,
         `rate-limiting: a route without a key has limits for each address, and none by ${by}, a year or the like`,
       );
-    const isShared =
-      plugin !== null &&
-      this.#routes.filter(({ kong }) => pluginFor(this.#kong, 'rate-limiting', kong, null) === plugin).length > 1;
-    if (isShared && given.length > 0)
+    if (plugin !== null && this.#limited.get(plugin)!.length > 1 && given.length > 0)
       this.#leave(
         plugin.at,
         'rate-limiting: an address has these limits on each route without a key, and in Kong on all of them together',
@@ -500,10 +516,15 @@ class Import {
     ];
   }
 
+  #allScopes(): readonly Scope[] {
+    const plugins = new Set(this.#keyed().map(({ kong }) => pluginFor(this.#kong, 'acl', kong, null)));
+    return [...plugins].flatMap((plugin) => scopeOf(plugin) ?? []);
+  }
+
   /** The scopes of the routes whose groups let a consumer pass. */
   #scopesFor({ groups }: KongConsumer): readonly string[] {
-    const all = this.#keyed().flatMap(({ kong }) => scopeOf(pluginFor(this.#kong, 'acl', kong, null)) ?? []);
-    const own = all.filter(({ allows, denies }) =>
+    this.#scopes ??= this.#allScopes();
+    const own = this.#scopes.filter(({ allows, denies }) =>
       allows.length > 0
         ? allows.some((group) => groups.includes(group))
         : !denies.some((group) => groups.includes(group)),
@@ -529,6 +550,8 @@ function stickyOf(hashOn: string, cookie: string | null): string | null {
 
 const NO_PLUGIN = { config: {} } as KongPlugin;
 const NO_LIMIT: ReturnType<typeof limitOf> = { by: 'consumer', limits: {}, year: null };
+
+type Scope = NonNullable<ReturnType<typeof scopeOf>>;
 
 /** The scope that stands for the groups of a plugin `acl`; null without one. */
 function scopeOf(plugin: KongPlugin | null) {

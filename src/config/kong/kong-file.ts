@@ -67,8 +67,8 @@ export interface Kong {
   readonly routes: readonly KongRoute[];
   readonly consumers: readonly KongConsumer[];
   readonly plugins: readonly KongPlugin[];
-  /** The same by their names. */
-  readonly pluginsOf: ReadonlyMap<string, readonly KongPlugin[]>;
+  /** The same by their names, and then by the route or else the service or else the consumer that they are for; null for all requests. */
+  readonly pluginsOf: ReadonlyMap<string, ReadonlyMap<object | null, readonly KongPlugin[]>>;
   readonly upstreams: ReadonlyMap<string, KongUpstream>;
   /** Lists that were not read, such as `certificates`. */
   readonly others: readonly string[];
@@ -196,10 +196,24 @@ export function parseKong(text: string, file: string): ParseResult<Kong> {
 
 type Fault = (path: Path, message: string) => void;
 
+/** A list, by the consumers that its entries name. */
+interface Outside<T> {
+  readonly member: string;
+  readonly by: ReadonlyMap<string | null, readonly (readonly [number, T])[]>;
+}
+
+function byConsumer<T extends { readonly consumer?: Reference }>(member: string, list: readonly T[]): Outside<T> {
+  return { member, by: Map.groupBy(list.entries(), ([, { consumer }]) => nameOf(consumer)) };
+}
+
 /** Joins the entities of a file, which stand in one another or name one another. */
 class Entities {
   readonly #file: KongFile;
   readonly #fault: Fault;
+  /** What consumers have in lists of their own. */
+  readonly #outside: {
+    readonly [List in 'inFile' | 'listed' | 'secrets' | 'jwts']: Outside<z.output<typeof credential>>;
+  } & { readonly acls: Outside<z.output<typeof group>> };
   readonly #services = new Map<string, KongService>();
   readonly #routes = new Map<string, KongRoute>();
   readonly #consumers = new Map<string, KongConsumer>();
@@ -208,6 +222,13 @@ class Entities {
   constructor(file: KongFile, fault: Fault) {
     this.#file = file;
     this.#fault = fault;
+    this.#outside = {
+      inFile: byConsumer('keyauth_credentials', file.keyauth_credentials),
+      listed: byConsumer('key-auths', file['key-auths']),
+      acls: byConsumer('acls', file.acls),
+      secrets: byConsumer('jwt_secrets', file.jwt_secrets),
+      jwts: byConsumer('jwts', file.jwts),
+    };
   }
 
   read(): Kong {
@@ -216,7 +237,7 @@ class Entities {
       services: services.map((one, i) => this.#service(one, ['services', i])),
       consumers: consumers.map((one, i) => this.#consumer(one, ['consumers', i])),
     };
-    const inServices = services.flatMap((one, i) =>
+    const inServices = services.map((one, i) =>
       one.routes.map((inner, j) => this.#route(inner, ['services', i, 'routes', j], all.services[i]!)),
     );
     const alone = routes.map((one, i) => {
@@ -226,8 +247,7 @@ class Entities {
     for (const [i, one] of services.entries()) {
       this.#take(one.plugins, ['services', i, 'plugins'], { service: all.services[i]! });
       for (const [j, inner] of one.routes.entries()) {
-        const own = inServices.find(({ at }) => at[1] === i && at[3] === j)!;
-        this.#take(inner.plugins, ['services', i, 'routes', j, 'plugins'], { route: own });
+        this.#take(inner.plugins, ['services', i, 'routes', j, 'plugins'], { route: inServices[i]![j]! });
       }
     }
     for (const [i, one] of routes.entries()) this.#take(one.plugins, ['routes', i, 'plugins'], { route: alone[i]! });
@@ -237,9 +257,13 @@ class Entities {
     const enabled = new Set(all.services.filter((_, i) => services[i]!.enabled !== false));
     return {
       ...all,
-      routes: [...inServices, ...alone].filter((one) => one.service === null || enabled.has(one.service)),
+      routes: [...inServices.flat(), ...alone].filter((one) => one.service === null || enabled.has(one.service)),
       plugins: this.#plugins,
-      pluginsOf: Map.groupBy(this.#plugins, ({ name }) => name),
+      pluginsOf: new Map(
+        Map.groupBy(this.#plugins, ({ name }) => name)
+          .entries()
+          .map(([name, all]) => [name, Map.groupBy(all, (one) => one.route ?? one.service ?? one.consumer)]),
+      ),
       upstreams: this.#upstreams(),
       others: othersIn(this.#file),
     };
@@ -283,17 +307,14 @@ class Entities {
   }
 
   #consumer(one: KongFile['consumers'][number], at: Path): KongConsumer {
-    const own = (reference: Reference) => {
-      const name = nameOf(reference);
-      return name !== null && (name === one.id || name === one.username || name === one.custom_id);
-    };
-    const { keyauth_credentials: inFile, 'key-auths': listed, acls, jwt_secrets: secrets, jwts } = this.#file;
-    const outside = (list: typeof inFile, member: string) =>
-      list.flatMap((given, i) => (own(given.consumer) ? [{ given, at: [member, i] as Path }] : []));
+    const names = [...new Set([one.id, one.username, one.custom_id])].filter((name) => name != null);
+    const outside = <T>({ by, member }: Outside<T>) =>
+      names.flatMap((name) => by.get(name) ?? []).map(([i, given]) => ({ given, at: [member, i] as Path }));
+    const { inFile, listed, acls, secrets, jwts } = this.#outside;
     const credentials = [
       ...one.keyauth_credentials.map((given, i) => ({ given, at: [...at, 'keyauth_credentials', i] as Path })),
-      ...outside(inFile, 'keyauth_credentials'),
-      ...outside(listed, 'key-auths'),
+      ...outside(inFile),
+      ...outside(listed),
     ];
     const made: KongConsumer = {
       name: one.username ?? one.custom_id ?? one.id ?? `consumer-${at[1]}`,
@@ -303,9 +324,8 @@ class Entities {
         this.#fault(place, 'has no `key`: Kong made it when it read this file, so take a dump of the running Kong.');
         return [];
       }),
-      groups: [...one.acls, ...acls.filter((acl) => own(acl.consumer))].map((acl) => acl.group),
-      tokens: [...one.jwt_secrets, ...secrets.filter((s) => own(s.consumer)), ...jwts.filter((s) => own(s.consumer))]
-        .length,
+      groups: [...one.acls, ...outside(acls).map(({ given }) => given)].map((acl) => acl.group),
+      tokens: one.jwt_secrets.length + outside(secrets).length + outside(jwts).length,
       at,
     };
     register(this.#consumers, { ...one, name: one.username }, made);
@@ -342,10 +362,13 @@ class Entities {
   }
 
   #upstreams(): ReadonlyMap<string, KongUpstream> {
-    const { upstreams, targets } = this.#file;
+    const { upstreams } = this.#file;
+    const targets = Map.groupBy(this.#file.targets, ({ upstream }) => nameOf(upstream));
     return new Map(
       upstreams.map((one) => {
-        const outside = targets.filter(({ upstream }) => [one.id, one.name].includes(nameOf(upstream)));
+        const outside = [...new Set([one.id, one.name])].flatMap((name) =>
+          name == null ? [] : (targets.get(name) ?? []),
+        );
         const active = field(one.healthchecks, 'active');
         const [path, interval] = [field(active, 'http_path'), field(field(active, 'healthy'), 'interval')];
         return [

@@ -33,13 +33,14 @@ export function routesHere(routes: readonly KongRoute[], leave: Leave): readonly
   const made = routes.flatMap((kong) => (whyNot(kong, leave) ? [] : patternsOf(kong, leave)));
   const byMethods = made.toSorted((a, b) => Math.sign(b.kong.methods.length) - Math.sign(a.kong.methods.length));
   const kept = new Map<RouteHere, readonly string[]>();
-  const byShape = new Map<string, RouteHere[]>();
+  // The methods that are taken on a host, or on all of them, by the form of the path.
+  const takenAt = new Map<string, Set<string>>();
   for (const one of byMethods) {
-    const alike = byShape.getOrInsertComputed(shapeOf(one.path), () => []);
-    const taken = new Set(alike.flatMap((other) => (isSameHost(one, other) ? [...(kept.get(other) ?? [])] : [])));
+    const places = (one.hosts.length === 0 ? [''] : one.hosts).map((host) => `${host} ${shapeOf(one.path)}`);
+    const taken = new Set(places.flatMap((place) => [...(takenAt.get(place) ?? [])]));
     const free = one.methods.filter((name) => !taken.has(name) && !(name === 'HEAD' && taken.has('GET')));
     if (free.length > 0) kept.set(one, free);
-    alike.push(one);
+    for (const place of places) for (const name of free) takenAt.getOrInsertComputed(place, () => new Set()).add(name);
     const lost = one.methods.length - free.length;
     if (lost > 0 && one.kong.methods.length > 0)
       leave(one.kong, `${one.path} is taken by another route with the same hosts and methods already`);
@@ -49,12 +50,6 @@ export function routesHere(routes: readonly KongRoute[], leave: Leave): readonly
 
 function withMethods(route: Omit<RouteHere, 'methods' | 'readings'>, methods: readonly string[]): RouteHere {
   return { ...route, methods, readings: readingsOf(`${methods.join(',')} ${route.path}`) };
-}
-
-/** Whether two routes are for one host, or both for every one. */
-function isSameHost(one: RouteHere, other: RouteHere): boolean {
-  if (one.hosts.length === 0 || other.hosts.length === 0) return one.hosts.length === other.hosts.length;
-  return one.hosts.some((host) => other.hosts.includes(host));
 }
 
 /** Tells why a route cannot be moved at all. @returns whether that is so */

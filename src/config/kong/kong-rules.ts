@@ -16,8 +16,10 @@ export function pluginFor(
   route: KongRoute,
   consumer: KongConsumer | null,
 ): KongPlugin | null {
+  const all = pluginsOf.get(name);
+  if (all === undefined) return null;
   let best: KongPlugin | null = null;
-  for (const plugin of pluginsOf.get(name) ?? []) {
+  for (const plugin of [route, route.service, consumer, null].flatMap((one) => all.get(one) ?? [])) {
     if (plugin.isForGroup) continue;
     if (plugin.route !== null && plugin.route !== route) continue;
     if (plugin.service !== null && plugin.service !== route.service) continue;
