@@ -45,6 +45,11 @@ export const importKong: Command = {
     const kong = parseKong(read.text, file!);
     if ('faults' in kong) throw new Failure('refused', kong.faults.map(printFault).join('\n'));
     const made = importedKong(kong.value);
+    const left = made.left.map(({ at, why }) => printFault({ ...kong.locate(at), message: `${escapedText(why)}.` }));
+    if (made.routes.length === 0) {
+      const why = `No settings can be made of ${file}: no service in it that is enabled has a route that can be moved.`;
+      throw new Failure('refused', [why, ...left].join('\n'));
+    }
     const plans = sound(parsePlans(made.plans, 'plans.yaml'), file!);
     const gateway = sound(parseGatewayFile(made.gateway, 'gateway.yaml'), file!);
     sound(parseKeysFile(made.keys, 'keys.yaml', [...plans.plans.keys()]), file!);
@@ -54,7 +59,6 @@ export const importKong: Command = {
     terminal.out(
       `\n${table(['consumer', 'keys', 'in Kong', 'here'], consumerRows(kong.value, made, written), terminal)}`,
     );
-    const left = made.left.map(({ at, why }) => printFault({ ...kong.locate(at), message: `${escapedText(why)}.` }));
     if (left.length > 0)
       terminal.out(`\nNot moved, or with another meaning here:\n${left.map((line) => `  ${line}\n`).join('')}`);
     terminal.out(next(out, terminal));
@@ -62,10 +66,12 @@ export const importKong: Command = {
   },
 };
 
-/** @throws Failure `refused` if a written file has faults, which none should have */
+/** @throws Failure `refused` if a file, which is not written then, would have faults: more of something than may be there, or a limit of 0 */
 function sound<T>(parsed: ParseResult<T>, file: string): T {
   if ('value' in parsed) return parsed.value;
-  throw new Failure('refused', `No settings can be made of ${file}: ${printFault(parsed.faults[0]!)}`);
+  const { file: name, path, message } = parsed.faults[0]!;
+  const where = path === '' ? '' : ` at ${path}`;
+  throw new Failure('refused', `No settings can be made of ${file}: ${name} would have a fault${where}: ${message}`);
 }
 
 /** Writes all files, or none. @throws Failure `refused` */

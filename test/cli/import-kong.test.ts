@@ -282,6 +282,27 @@ test('names that every object has in JavaScript are names like others (reliabili
   expect(left).toContainEqual(expect.stringMatching(/rate-limiting: counts by constructor, and a plan/));
 });
 
+test.each([
+  ["{ name: s, enabled: false, url: 'http://10.0.0.1', routes: [{ name: r, paths: [/a] }] }", ''],
+  ["{ name: s, url: 'http://10.0.0.1', routes: [{ name: r, paths: [/usage] }] }", 'route r: its path /usage is /usage'],
+])('a file without a route that can be moved is refused as that: %s', async (service, why) => {
+  const { code, stderr } = await moved(`services: [${service}]\n`);
+  expect([code, readdirSync(folder)]).toEqual([1, ['kong.yaml']]);
+  expect(stderr).toContain('no service in it that is enabled has a route that can be moved.');
+  expect(stderr).toContain(why);
+  expect(stderr).not.toContain('gateway.yaml');
+});
+
+test('a limit that no plan can have is a fault of its place, not of a line of a file that is not written', async () => {
+  const text =
+    "services: [{ name: s, url: 'http://10.0.0.1', routes: [{ name: r, paths: [/a] }], plugins: [{ name: key-auth }] }]\n" +
+    'plugins: [{ name: rate-limiting, config: { minute: -3 } }]\n';
+  const { code, stderr } = await moved(text);
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/plans\.yaml would have a fault at plans\.default\.limits\.minute: must be /);
+  expect(stderr).not.toMatch(/plans\.yaml:\d/);
+});
+
 test('a hundred services with 200 routes, 12 limits and 500 consumers take a moment, not minutes', () => {
   const limit = (minute: number) => ({ name: 'rate-limiting', config: { minute } });
   const services = Array.from({ length: 100 }, (_, i) => ({
