@@ -96,6 +96,7 @@ const LACKS: Readonly<Record<string, () => void>> = {
     const all = Object.getOwnPropertySymbols;
     Object.getOwnPropertySymbols = (of: object) => all(of).filter(({ description }) => description !== 'kHandle');
   },
+  'the end of a stream of HTTP/2': () => alter(Duplex.prototype, 'push', { ...ignored, in: ['onEndStream'] }),
   'buffers for what is decrypted': () => {
     const all = Object.getOwnPropertySymbols;
     Object.getOwnPropertySymbols = (of: object) => all(of).filter(({ description }) => description !== 'kBufferGen');

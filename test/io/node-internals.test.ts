@@ -43,6 +43,7 @@ const REFUSED = [
   ['descriptors', /does not reveal the descriptor of a connection/],
   ['carriers', /does not reveal which connection carries an encrypted one/],
   ['handles of HTTP/2', /hides the handles of HTTP\/2/],
+  ['the end of a stream of HTTP/2', /ends streams of HTTP\/2 in another way/],
   ['bytes on what was moved', /a connection that is moved to another socket loses bytes or its address/],
   ['the address of what was accepted', /a connection that is taken before a socket is made of it loses bytes/],
   ['a _write that writes once', /a text that is written directly arrives twice, late or not at all/],

@@ -7,6 +7,7 @@ import { afterReading } from '../../io/after-reading.ts';
 import type { Buffers } from '../../io/buffers.ts';
 import { type Deadlines, ReplyDeadlines, type Timed, UNWATCHED } from '../../io/deadlines.ts';
 import { cancelStream } from '../../io/graceful-close.ts';
+import { onEndStream } from '../../io/node-internals.ts';
 import { SharedBufferSocket } from '../../io/read-buffers.ts';
 import { rawOf } from '../../io/tls-carrier.ts';
 import { TokenBucket } from '../../io/token-bucket.ts';
@@ -367,6 +368,8 @@ class UpstreamStream implements RequestCarrier {
   #body: BodySender | null = null;
   #head: ResponseHead | null = null;
   #trailers: readonly string[] = [];
+  /** Whether the service has sent all of its response. */
+  #isWhole = false;
   #error: Error | null = null;
   #sentAtMs = 0;
   /** What the session had received when the request was sent. */
@@ -434,6 +437,9 @@ class UpstreamStream implements RequestCarrier {
     stream.once('wantTrailers', () =>
       this.#orBreakOff(() => stream.sendTrailers(valuesByName(this.#request?.trailers?.ofRequest() ?? []))),
     );
+    onEndStream(stream, () => {
+      this.#isWhole = true;
+    });
     stream.once('end', () => this.#onEnd(stream));
     stream.on('error', (error) => {
       this.#error ??= error;
@@ -497,8 +503,9 @@ class UpstreamStream implements RequestCarrier {
 
   #onEnd(stream: ClientHttp2Stream): void {
     const carried = this.#carried;
-    // A stream that was reset ends too; `close` reports it.
-    if (carried === null || this.#head === null || stream.rstCode !== 0 || stream.aborted) return;
+    // A stream that was reset ends too, also with NO_ERROR; `close` reports it. A reset behind a whole response takes nothing from it
+    // (RFC 9113 section 8.1).
+    if (carried === null || this.#head === null || stream.rstCode !== 0 || !this.#isWhole) return;
     this.#isPauseDue = false;
     const isWholeRequestSent = this.#body === null || this.#body.done;
     this.#release();

@@ -123,10 +123,12 @@ describe('RST_STREAM', () => {
     },
   );
 
-  test.each([CODE.CANCEL, CODE.INTERNAL_ERROR, CODE.REFUSED_STREAM])(
-    'of code %i in the middle of a response breaks it off (reliability 521)',
+  test.each([CODE.NO_ERROR, CODE.CANCEL, CODE.INTERNAL_ERROR, CODE.REFUSED_STREAM])(
+    'of code %i in the middle of a response breaks it off (reliability 521, 561)',
     async (code) => {
       once((stream, { send }) => send(head(stream), data(stream, 'half'), rstStream(stream, code)));
+      await expect(get()).rejects.toThrow();
+      once((stream, { send }) => send(head(stream), rstStream(stream, code)));
       await expect(get()).rejects.toThrow();
     },
   );
