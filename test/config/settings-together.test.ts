@@ -41,7 +41,7 @@ describe('plans and routes (reliability 545)', () => {
     const gateway = `${UPSTREAM}routes:\n- { path: /v1/chat, methods: [POST], upstream: store, cost: { token: 5 } }\n`;
     const plans = 'plans:\n  free:\n    limits: { minute: 60 }\n    units: { tokens: { day: 1000 } }\n';
     expect(await warnings(envOf(gateway, plans))).toEqual([
-      'plans.yaml:4:22: plans.free.units.tokens: is charged by no route that it is for. Did you mean `token`?',
+      'plans.yaml:4:22: plans.free.units.tokens: is charged by no route for which these limits are. Did you mean `token`?',
       'plans.yaml:2:3: plans: has no plan that limits `token`, which /v1/chat charges: it is not counted. Did you mean `tokens`?',
     ]);
   });
