@@ -811,8 +811,9 @@ async function tellsEndOfStreams(): Promise<boolean> {
   let asked = '';
   const onAsked = (chunk: Buffer) => {
     asked += chunk.toString('hex');
-    // HEADERS of both requests.
-    if (!/01[02]500000001.*01[02]500000003/.test(asked)) return;
+    // The type and the flags of HEADERS, with and without a priority, and the stream.
+    const hasAsked = (id: number) => ['05', '25'].some((flags) => asked.includes(`01${flags}0000000${id}`));
+    if (!hasAsked(1) || !hasAsked(3)) return;
     theirs.off('data', onAsked).resume();
     setImmediate(() => theirs.write(answer));
   };
