@@ -5,7 +5,12 @@ import {
   type Found,
   targetKey,
 } from '../forward/cache/response-cache.ts';
-import { type CacheableRequest, fieldsByName, type StoredResponse } from '../forward/cache/stored-response.ts';
+import {
+  type CacheableRequest,
+  fieldsByName,
+  fieldsWithout,
+  type StoredResponse,
+} from '../forward/cache/stored-response.ts';
 import { ClientGoneError, faultOf } from '../forward/faults.ts';
 import { type ForwardHooks, forward } from '../forward/forward.ts';
 import type { ForwardRequest } from '../forward/request-body.ts';
@@ -291,10 +296,7 @@ function validating(
   admitted: AdmittedRequest,
   conditions: readonly string[],
 ): ForwardRequest {
-  const fields = requestFieldsOf(deps, admitted);
-  const kept = fields.flatMap((name, i) =>
-    i % 2 === 1 || CONDITIONS.has(name.toLowerCase()) ? [] : [name, fields[i + 1]!],
-  );
+  const kept = fieldsWithout(requestFieldsOf(deps, admitted), CONDITIONS);
   return {
     method,
     target,

@@ -198,20 +198,20 @@ export function passingOf(
   response: ClientResponse,
   admitted: AdmittedRequest,
 ): { readonly passing: Passing; readonly body: ResponseBody } {
-  const compressed = compressedFor(deps, upstreamOf(deps, admitted.match), response, admitted);
+  const compressed = compressedFor(deps, response, admitted);
   return { passing: new Passing(deps, request, response, compressed, admitted), body: compressed ?? response };
 }
 
 /** The response in the form that may be compressed; null if the route or the client does not want compression. */
 function compressedFor(
-  { compressors }: GatewayDeps,
-  upstream: Upstream,
+  deps: GatewayDeps,
   response: ClientResponse,
   { head, match, caller }: AdmittedRequest,
 ): CompressedResponse | null {
   const rules = match.route.compression;
   if (rules === null || head.method === 'HEAD' || !wantsCompression(head, rules)) return null;
-  return new CompressedResponse(response, compressors, caller.shareId, upstream.options.fairShare);
+  const { fairShare } = upstreamOf(deps, match).options;
+  return new CompressedResponse(response, deps.compressors, caller.shareId, fairShare);
 }
 
 function wantsCompression({ httpVersion, fields }: Head, rules: CompressionRules): boolean {

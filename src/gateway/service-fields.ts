@@ -65,7 +65,7 @@ export function fieldsOfKong({ consumer }: Caller): readonly string[] {
   return fields;
 }
 
-/** The beginning of a path, of so many segments, as it was sent. */
+/** The first segments of a path, as it was sent. */
 export function prefixOf(path: string, segments: number): string {
   let end = 0;
   for (let i = 0; i < segments && end !== -1; i++) end = path.indexOf('/', end + 1);

@@ -34,7 +34,7 @@ type Leave = (plugin: KongPlugin, why: string) => void;
  * @param consumer null for one without plugins of its own
  * @param routes those that need a key
  * @param keys how many keys the consumer has
- * @param leave is told what is not moved
+ * @param leave called with what is not moved
  */
 export function planOf(
   kong: Kong,

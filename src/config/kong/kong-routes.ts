@@ -27,7 +27,7 @@ type Leave = (route: KongRoute, why: string) => void;
 /**
  * The routes of gateway.yaml for those of Kong, in the order of the file. Where two of them take the same requests, the one with methods
  * of its own has them, and of others the first one.
- * @param leave is told what is not moved
+ * @param leave called with what is not moved
  */
 export function routesHere(routes: readonly KongRoute[], leave: Leave): readonly RouteHere[] {
   const made = routes.flatMap((kong) => (whyNot(kong, leave) ? [] : patternsOf(kong, leave)));

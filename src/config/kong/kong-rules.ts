@@ -29,7 +29,7 @@ export function pluginFor(
   return best;
 }
 
-/** Plugins that let each request pass, so that a route without them is no more open. */
+/** Plugins that are moved, or that refuse no request: without them a route is not more open. */
 const PASSING = [
   ...[
     'key-auth',

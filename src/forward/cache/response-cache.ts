@@ -9,7 +9,7 @@ export interface Found {
 
 /** Under which names a response is kept. */
 export interface CacheKey {
-  /** The route, the caller and everything else by which responses are told apart before their Vary. */
+  /** The route, the caller and everything else that distinguishes responses, apart from the fields that Vary names. */
   readonly whole: string;
   /** The upstream and the target, by which a change made through the gateway finds what it makes obsolete. */
   readonly target: string;

@@ -91,7 +91,7 @@ export class StoredResponse implements CacheableHead {
     const policies = policiesOf(request, head.status, byName, rules);
     const isValidatable = byName.etag !== undefined || byName['last-modified'] !== undefined;
     if (!policies.strict.storable() || (policies.strict.timeToLive() <= 0 && !isValidatable)) return null;
-    const kept = { status: head.status, servedBy: head.servedBy, fields: without(head.fields, RECEIVED) };
+    const kept = { status: head.status, servedBy: head.servedBy, fields: fieldsWithout(head.fields, RECEIVED) };
     return new StoredResponse(kept, NO_BODY, {
       ...policies,
       varies: varies.map((name) => [name, request.fields[name]]),
@@ -157,9 +157,9 @@ export class StoredResponse implements CacheableHead {
   ): StoredResponse | null {
     const [own, confirmedTag] = [fieldsByName(this.fields).etag, fieldsByName(head.fields).etag];
     if (own !== undefined && confirmedTag !== undefined && opaqueTag(own) !== opaqueTag(confirmedTag)) return null;
-    const fresh = without(head.fields, OF_BODY);
+    const fresh = fieldsWithout(head.fields, OF_BODY);
     const replaced = new Set(Object.keys(fieldsByName(fresh)));
-    const kept = without(this.fields, replaced);
+    const kept = fieldsWithout(this.fields, replaced);
     const confirmed = { status: this.status, servedBy, fields: [...kept, ...fresh] };
     return StoredResponse.of(confirmed, request, rules)?.withBody(this.body) ?? null;
   }
@@ -178,7 +178,7 @@ export class StoredResponse implements CacheableHead {
 
   /** The fields of a 304 in its place. */
   get fieldsWithoutBody(): readonly string[] {
-    return without(this.fields, OF_BODY);
+    return fieldsWithout(this.fields, OF_BODY);
   }
 }
 
@@ -283,7 +283,7 @@ export function fieldsByName(fields: readonly string[]): FieldsByName {
   return byName;
 }
 
-/** @param names in lower case */
-function without(fields: readonly string[], names: ReadonlySet<string>): readonly string[] {
+/** @param fields names and values alternating @param names in lower case */
+export function fieldsWithout(fields: readonly string[], names: ReadonlySet<string>): readonly string[] {
   return fields.flatMap((name, i) => (i % 2 === 1 || names.has(name.toLowerCase()) ? [] : [name, fields[i + 1]!]));
 }
