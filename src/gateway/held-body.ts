@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
 import type { ConsumerShare } from '../forward/upstream/upstream.ts';
 import { freeNow } from '../io/buffers.ts';
 import { halfOfRest } from '../io/fair-shares.ts';
@@ -50,7 +50,7 @@ export class HeldBodies {
  * (`requestTimeout`), and how many a consumer has in flight by its share of the upstream.
  */
 export class HeldBody {
-  readonly #source: IncomingMessage;
+  readonly #source: Readable;
   readonly #maxBytes: number;
   readonly #held: HeldBytes;
   readonly #share: ConsumerShare | null;
@@ -62,7 +62,7 @@ export class HeldBody {
    * @param done called once, unless reading is stopped before
    */
   constructor(
-    source: IncomingMessage,
+    source: Readable,
     maxBytes: number,
     memory: HeldMemory,
     share: ConsumerShare | null,

@@ -1,4 +1,4 @@
-import { IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
 import type { Verdict } from '../admit/verdict.ts';
 import { type ErrorResponse, plainError } from '../annotate/errors.ts';
 import { type ResponseCache, targetKey } from '../forward/cache/response-cache.ts';
@@ -413,7 +413,7 @@ function bodyOf(request: ClientRequest, { body, contentLength }: Head, maxBytes:
     if (wholeBody.length !== contentLength) throw new Error('a body that is not as long as it was declared');
     return { framing: 'whole', text: wholeBody };
   }
-  if (!(request instanceof IncomingMessage)) throw new Error('a body from a reader that takes none');
+  if (!(request instanceof Readable)) throw new Error('a body from a reader that takes none');
   // An empty write sends nothing, but fails on a connection that was reset.
   return { source: request, framing: body, maxBytes, probe: () => request.socket.write('') };
 }

@@ -1,7 +1,7 @@
 import { randomFillSync } from 'node:crypto';
 import { type ErrorResponse, errorResponse, plainError } from '../annotate/errors.ts';
 import type { ClientRequest, ClientResponse } from '../http1/client.ts';
-import { WEBSOCKET } from '../http1/fields.ts';
+import { valuesOf, WEBSOCKET } from '../http1/fields.ts';
 import { BODYLESS } from '../http1/request-framing.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
 import { closeAfter } from '../io/graceful-close.ts';
@@ -91,8 +91,9 @@ export function endsIfUncertain(
   return isUnread(request, head);
 }
 
-function announcesBody({ headers }: ClientRequest): boolean {
-  return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
+function announcesBody({ rawHeaders }: ClientRequest): boolean {
+  const lengths = valuesOf(rawHeaders, 'content-length');
+  return lengths.some((length) => length !== '0') || valuesOf(rawHeaders, 'transfer-encoding').length > 0;
 }
 
 /** The client's query, with its `?`, without a key. Nothing else of it is changed. */

@@ -1,4 +1,4 @@
-import { IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
 import { type ErrorResponse, plainError } from '../annotate/errors.ts';
 import type { ConsumerShare } from '../forward/upstream/upstream.ts';
 import type { ClientRequest, ClientResponse } from '../http1/client.ts';
@@ -75,7 +75,7 @@ export class WholeBody {
     const { wholeBody } = request;
     if (typeof wholeBody === 'string') end({ kind: 'whole', bytes: Buffer.from(wholeBody, 'latin1') });
     else if (head.contentLength > maxBytes) end({ kind: 'too_large' });
-    else if (!(request instanceof IncomingMessage)) throw new Error('a body from a reader that takes none');
+    else if (!(request instanceof Readable)) throw new Error('a body from a reader that takes none');
     else {
       if (head.expectsContinue) response.writeContinue();
       this.#held = new HeldBody(request, maxBytes, this.#memory(share), share, end);

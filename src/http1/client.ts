@@ -63,10 +63,8 @@ export interface RequestTimed {
 export interface ClientRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
-  readonly httpVersion: string;
   /** Names and values alternating, as they were received. */
   readonly rawHeaders: readonly string[];
-  readonly headers: NodeJS.Dict<string | string[]>;
   readonly socket: Socket & Partial<ReadConfirming & TrailerStream & RequestTimed>;
   /** Set by a reader whose socket does not time requests itself. */
   readonly timed?: RequestTimed;

@@ -14,7 +14,7 @@ import { AcceptTurns } from './accept-turns.ts';
 import { comesFrom, oneForm, type Source, takeProxyHeader } from './client-address.ts';
 import { Connections, type ReadConnection, StreamSlots } from './connections.ts';
 import { HandshakeTurns } from './handshake-turns.ts';
-import { type BreakReason, Http2Sessions, type Http2Settings } from './http2/session.ts';
+import { type BreakReason, Http2Sessions, type Http2Settings, type StreamServing } from './http2/session.ts';
 import type { OpenFiles } from './open-files.ts';
 import { type CertificateSource, createTlsStage, type TlsSettings } from './tls.ts';
 import { answerTlsChallenges, type TlsChallengeOptions } from './tls-challenge.ts';
@@ -106,16 +106,16 @@ export interface Listener {
  * requests.
  *
  * @param reader reads the requests of HTTP/1.1 connections
- * @param servers node:http servers that do not listen: one to which the reader hands connections, and one that takes
- * each HTTP/2 stream for a connection
+ * @param server a node:http server that does not listen, to which the reader hands connections
  * @throws Failure `cannot_listen`
  */
 export async function openListener(
   options: AcceptOptions,
   reader: ConnectionHandler,
-  servers: { readonly connections: HttpServer; readonly streams: HttpServer },
+  streams: StreamServing,
+  server: HttpServer,
 ): Promise<Listener> {
-  const stages = new Stages(options, reader, servers.streams);
+  const stages = new Stages(options, reader, streams);
   const arrivals = options.feed === null ? await accepted(options, stages) : fed(options, options.feed, stages);
   let closed: Promise<void> = Promise.resolve();
   return {
@@ -134,7 +134,7 @@ export async function openListener(
       await closed;
       clearInterval(sweep);
       clearTimeout(cut);
-      for (const server of [servers.connections, servers.streams]) server.close();
+      server.close();
     },
   };
 }
@@ -226,7 +226,7 @@ class Stages {
   #tookLastAtMs = Number.POSITIVE_INFINITY;
   #isCut = false;
 
-  constructor(options: AcceptOptions, reader: ConnectionHandler, streams: HttpServer) {
+  constructor(options: AcceptOptions, reader: ConnectionHandler, streams: StreamServing) {
     this.#options = options;
     this.#reader = reader;
     this.#trusted = new Networks(options.trustedProxies);
@@ -410,13 +410,13 @@ class Stages {
 /** The address of a connection that was closed before its own could be read. */
 const UNKNOWN = '0.0.0.0';
 
-function sessionsOf(options: AcceptOptions, server: HttpServer): Http2Sessions | null {
+function sessionsOf(options: AcceptOptions, serving: StreamServing): Http2Sessions | null {
   if (options.http2 === null) return null;
   const nowMs = () => performance.now();
   return new Http2Sessions({
     ...options,
     settings: options.http2,
-    server,
+    serving,
     streams: new StreamSlots(options, options.isShortOfMemory, nowMs),
     nowMs,
     deadlines: new Deadlines(nowMs),

@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { plainError } from '../annotate/errors.ts';
 import { UpgradeClient } from '../forward/websocket/upgrade.ts';
 import type { ClientRequest, ClientResponse } from '../http1/client.ts';
 import { FieldBlock } from '../http1/field-block.ts';
@@ -14,6 +15,9 @@ import { endInTurn, SharedBufferSocket } from '../io/read-buffers.ts';
 import { rawOf } from '../io/tls-carrier.ts';
 import { type AcceptOptions, type Listener, openListener } from './accept.ts';
 import { FastPath } from './fast-path/fast-path.ts';
+import type { StreamServing } from './http2/session.ts';
+import type { StreamRequest } from './http2/stream-request.ts';
+import type { StreamResponse } from './http2/stream-response.ts';
 import { type BodyReading, NEVER_MS, RequestFeed } from './node-http/request-feed.ts';
 import {
   answerPlainHttp,
@@ -59,7 +63,7 @@ const PARSER_SLACK_BYTES = 7.5 * 1024;
  * @throws Failure `cannot_listen`
  */
 export function listenPublic(options: PublicListenerOptions): Promise<PublicListener> {
-  const [connections, streams] = [createReader(options), createReader(options)];
+  const { server, feeds } = createReader(options);
   const held = new HeldBytesBudget();
   const { handler, breakOff } = options;
   const bodies: BodyReading = {
@@ -75,8 +79,8 @@ export function listenPublic(options: PublicListenerOptions): Promise<PublicList
     deadlines: new Deadlines(() => performance.now()),
   };
   const open = (socket: Socket) => {
-    const feed = new RequestFeed(connections.server, socket, held, bodies, limits);
-    connections.feeds.set(socket, feed);
+    const feed = new RequestFeed(server, socket, held, bodies, limits);
+    feeds.set(socket, feed);
     return feed;
   };
   const simple = new FastPath({
@@ -86,12 +90,34 @@ export function listenPublic(options: PublicListenerOptions): Promise<PublicList
     onSilent: (socket) => respondTooLate(socket, options),
   });
   const accept = { ...options, answerPlainHttp: (socket: Socket) => answerPlainHttp(socket, options) };
-  return openListener(accept, simple, { connections: connections.server, streams: streams.server });
+  const streams: StreamServing = {
+    date: () => simple.date(),
+    serve: (request, response) => handler.handle(request, response, streamHeadOf(request, options)),
+    late: (request, response) => answerLateStream(request, response, options),
+  };
+  return openListener(accept, simple, streams, server);
+}
+
+function streamHeadOf({ method, url, rawHeaders }: StreamRequest, limits: HeadLimits): Head | HeadFault {
+  return readHead({ method, url, httpVersion: '1.1', fields: new FieldBlock(rawHeaders) }, limits);
+}
+
+/** Ends a request whose body has not arrived in time, or answers one that was not served, because it is not known whether it has a body. */
+function answerLateStream(request: StreamRequest, response: StreamResponse, options: PublicListenerOptions): void {
+  if (request.destroyed || options.breakOff(request.socket, 'request_timeout')) return;
+  options.onUnparsed('request_timeout');
+  if (response.headersSent) {
+    request.destroy();
+    return;
+  }
+  const { status, fields, body } = options.formed(plainError('request_timeout'), request.socket, request.rawHeaders);
+  response.writeHead(status, fields);
+  response.end(body);
 }
 
 interface NodeReader {
   readonly server: Server;
-  /** By connection. An HTTP/2 stream has no feed, because it carries only one request. */
+  /** By connection. */
   readonly feeds: WeakMap<object, RequestFeed>;
 }
 
@@ -108,12 +134,8 @@ function createReader(options: PublicListenerOptions): NodeReader {
     shouldUpgradeCallback: (request) => mayUpgrade(request, options, heads),
   });
   const feeds: NodeReader['feeds'] = new WeakMap();
-  /** By HTTP/2 stream. */
-  const responses = new WeakMap<object, ServerResponse>();
   const serve = (request: IncomingMessage, response: ServerResponse) => {
-    const feed = feeds.get(request.socket);
-    if (feed === undefined) responses.set(request.socket, response);
-    else if (!feed.announced(request, response)) return;
+    if (!feeds.get(request.socket)!.announced(request, response)) return;
     const head = isNonConformingRequestLine(request) ? NON_CONFORMING_LINE : headOf(request, options, heads);
     // Node's parser drops the bytes that follow an upgrade request in the same packet and continues with the next
     // packet, which may begin in the middle of a message.
@@ -142,10 +164,7 @@ function createReader(options: PublicListenerOptions): NodeReader {
   server.on('clientError', (error: ParseError, stream) => {
     const socket = stream as Socket;
     const feed = feeds.get(socket) ?? null;
-    const answer = () => {
-      const hasResponseBegun = feed?.hasResponseBegun ?? responses.get(socket)?.headersSent ?? false;
-      onClientError(error, socket, options, feed, hasResponseBegun);
-    };
+    const answer = () => onClientError(error, socket, options, feed);
     if (parseFaultOf(error) === 'late') answerInTurn(socket, feed, answer);
     else answer();
   });

@@ -113,8 +113,6 @@ export class FastPath {
   }
 }
 
-const NO_FIELDS: NodeJS.Dict<string> = Object.freeze({});
-
 /** A connection on which the client has so far sent only requests of the simplest form. */
 class FastConnection implements ResponseConnection, Timed {
   deadlineAtMs: number;
@@ -227,9 +225,7 @@ class FastConnection implements ResponseConnection, Timed {
     const request: ClientRequest = {
       method,
       url,
-      httpVersion: '1.1',
       rawHeaders: fields.rawHeaders,
-      headers: NO_FIELDS,
       socket: this.#socket,
       complete: true,
       wholeBody: body,

@@ -1,4 +1,3 @@
-import type { Server } from 'node:http';
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import type { ErrorCode } from '../../errors/catalogue.ts';
@@ -13,10 +12,10 @@ import { hasWaiting } from '../../io/tls-carrier.ts';
 import { TokenBucket } from '../../io/token-bucket.ts';
 import { Turns } from '../../io/turns.ts';
 import type { ReadConnection, SessionStreams, StreamSlots } from '../connections.ts';
-import { lateRequest } from '../node-http/request-feed.ts';
 import { OverheadBudget } from './overhead.ts';
-import { StreamConnection } from './stream.ts';
-import { readStreamHead, type StreamRequest } from './stream-fields.ts';
+import { readStreamHead, type StreamHead } from './stream-fields.ts';
+import { type StreamOptions, StreamRequest } from './stream-request.ts';
+import type { StreamResponse } from './stream-response.ts';
 import { NARROW_WINDOW_BYTES, STREAM_WINDOW_BYTES, UnreadRequests } from './unread-requests.ts';
 
 export interface Http2Settings {
@@ -24,6 +23,15 @@ export interface Http2Settings {
   readonly maxStreams: number;
   /** Streams of one session that a client may reset, at once and again in each minute. A trusted proxy may reset 100 times as many. */
   readonly maxResets: number;
+}
+
+/** Serves the requests of streams. */
+export interface StreamServing {
+  /** The current value of Date. */
+  date(): string;
+  serve(request: StreamRequest, response: StreamResponse): void;
+  /** Answers a request that has not arrived in time. */
+  late(request: StreamRequest, response: StreamResponse): void;
 }
 
 interface Http2Options {
@@ -34,8 +42,7 @@ interface Http2Options {
   readonly requestTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly writeTimeoutMs: number;
-  /** Reads the requests of all streams. */
-  readonly server: Server;
+  readonly serving: StreamServing;
   /** Shared by all sessions. */
   readonly streams: StreamSlots;
   readonly isShortOfMemory: () => boolean;
@@ -75,14 +82,15 @@ const SESSION_MEMORY_MB = 10;
 const BEGIN_MS = 2;
 
 interface OpenStream {
-  /** Null until the gateway has begun to read its request. */
-  connection: StreamConnection | null;
+  /** Null until the gateway has begun to read it. */
+  request: StreamRequest | null;
   readonly releaseSlot: () => void;
 }
 
 /** One client's HTTP/2 session. It turns streams into requests and bounds what the client may cost. */
 class Http2Session implements ReadConnection, SessionStreams {
   readonly #options: Http2Options;
+  readonly #ofStreams: StreamOptions;
   readonly #socket: TLSSocket;
   readonly #address: string | null;
   /** The network of the client address; null for a trusted proxy. */
@@ -94,8 +102,8 @@ class Http2Session implements ReadConnection, SessionStreams {
   readonly #frames: TokenBucket;
   /** Streams that have not been closed, and that the gateway has not canceled. */
   readonly #open = new Map<ServerHttp2Stream, OpenStream>();
-  /** Streams whose request the gateway has begun to read and has not finished answering. */
-  readonly #served = new Set<StreamConnection>();
+  /** Requests that the gateway has begun to serve and has not finished answering. */
+  readonly #served = new Set<StreamRequest>();
   #idleSinceMs: number;
   /** How many bytes had passed at the last `look`, and when that number was last seen to grow. */
   #passed = 0;
@@ -120,6 +128,17 @@ class Http2Session implements ReadConnection, SessionStreams {
   constructor(socket: TLSSocket, address: string | null, options: Http2Options) {
     const nowMs = options.nowMs();
     this.#options = options;
+    this.#ofStreams = {
+      ...options,
+      date: options.serving.date,
+      onBegun: this.#onBegun,
+      onLate: this.#onLate,
+      onBytes: this.#onBytes,
+      onAnswered: this.#onAnswered,
+      // `Connection: close` in one response does not end the session. Only the refusal of an address without budget left
+      // does.
+      endSession: () => this.#close(),
+    };
     this.#socket = socket;
     this.#address = address;
     this.network = address === null ? null : networkOf(address);
@@ -171,9 +190,9 @@ class Http2Session implements ReadConnection, SessionStreams {
 
   endUploads(bytes: number): number {
     let ended = 0;
-    for (const [stream, { connection }] of this.#open) {
+    for (const [stream, { request }] of this.#open) {
       if (ended >= bytes) break;
-      const unread = unreadOf(stream, connection);
+      const unread = unreadOf(stream, request);
       if (unread <= NARROW_WINDOW_BYTES) continue;
       ended += unread;
       this.#options.onUnparsed('overloaded');
@@ -184,12 +203,12 @@ class Http2Session implements ReadConnection, SessionStreams {
 
   /** Ends a stream to free what it holds. The gateway ends it, so that is charged to no budget of the client. */
   #cancel(stream: ServerHttp2Stream): void {
-    const { connection, releaseSlot } = this.#open.get(stream)!;
+    const { request, releaseSlot } = this.#open.get(stream)!;
     this.#open.delete(stream);
     // Not only once the stream is closed, which may take a while.
     releaseSlot();
     // A response that has begun breaks off. If it is complete, this does nothing, and its stream is still open.
-    if (connection && this.#served.has(connection)) connection.destroy();
+    if (request !== null && this.#served.has(request)) request.destroy();
     cancelStream(stream);
   }
 
@@ -202,8 +221,8 @@ class Http2Session implements ReadConnection, SessionStreams {
   }
 
   endUnserved(): void {
-    for (const [stream, { connection }] of this.#open) {
-      if (connection !== null && this.#served.has(connection)) continue;
+    for (const [stream, { request }] of this.#open) {
+      if (request !== null && this.#served.has(request)) continue;
       this.#cancel(stream);
       return;
     }
@@ -265,9 +284,9 @@ class Http2Session implements ReadConnection, SessionStreams {
     this.#unreadBytes = 0;
     this.#unreadOfRequests = 0;
     let onStreams = 0;
-    for (const [stream, { connection }] of this.#open) {
+    for (const [stream, { request }] of this.#open) {
       this.#unreadBytes += stream.writableLength;
-      this.#unreadOfRequests += unreadOf(stream, connection);
+      this.#unreadOfRequests += unreadOf(stream, request);
       onStreams += stream.readableLength;
     }
     if (this.#unreadBytes === 0 || written - this.#writtenBefore >= READS_BYTES) {
@@ -336,7 +355,7 @@ class Http2Session implements ReadConnection, SessionStreams {
       this.#excuseBody(hasEnded);
       stream.close(NGHTTP2_REFUSED_STREAM);
     } else {
-      const open: OpenStream = { connection: null, releaseSlot };
+      const open: OpenStream = { request: null, releaseSlot };
       this.#open.set(stream, open);
       this.#options.turns.begin(this.network ?? this, () => this.#begin(stream, raw, hasEnded, open));
     }
@@ -344,15 +363,15 @@ class Http2Session implements ReadConnection, SessionStreams {
 
   /** It is the turn of a stream, which its client may have reset meanwhile, or the gateway. */
   #begin(stream: ServerHttp2Stream, raw: readonly string[], hasEnded: boolean, open: OpenStream): void {
-    const request = stream.destroyed || stream.closed ? null : readStreamHead(raw, hasEnded);
-    if (request?.kind === 'request') {
-      this.#serve(stream, request, open);
+    const head = stream.destroyed || stream.closed ? null : readStreamHead(raw, hasEnded);
+    if (head?.kind === 'head') {
+      this.#serve(stream, head, open);
       return;
     }
     open.releaseSlot();
     const isOpen = this.#open.delete(stream);
     this.#excuseBody(hasEnded);
-    if (request !== null) {
+    if (head !== null) {
       this.#options.onUnparsed('invalid_request');
       stream.close(NGHTTP2_PROTOCOL_ERROR);
     }
@@ -364,44 +383,46 @@ class Http2Session implements ReadConnection, SessionStreams {
     if (!hasEnded) this.#overhead.excuse(STREAM_WINDOW_BYTES);
   }
 
-  #serve(stream: ServerHttp2Stream, request: StreamRequest, open: OpenStream): void {
-    const { server } = this.#options;
-    this.#overhead.head(request.bytes);
-    const onBytes = (bytes: number) => {
-      this.#overhead.body(bytes);
-      // Attack: a body in frames of one byte, each of which costs as much as one of kilobytes.
-      const spare = 1 - bytes / FRAME_BYTES;
-      if (spare > 0 && !this.#frames.spend(spare, this.#options.nowMs())) this.#breakOff('overhead');
-    };
-    // `Connection: close` in one response does not end the session. Only the refusal of an address without budget left
-    // does.
-    const endSession = () => this.#close();
-    const onBegun = () => void this.#served.add(connection);
-    const onLate = () => {
-      // The gateway has yet to process what the client has sent. So it is looked at again.
-      if (hasWaiting(this.#socket)) connection.deadlineAtMs = this.#options.deadlines.nowMs();
-      else server.emit('clientError', lateRequest(), connection);
-    };
-    const options = { ...this.#options, onBytes, endSession, onBegun, onLate };
-    const connection: StreamConnection = new StreamConnection(stream, request, this.#socket, options);
-    open.connection = connection;
+  #serve(stream: ServerHttp2Stream, head: StreamHead, open: OpenStream): void {
+    this.#overhead.head(head.bytes);
+    const request = new StreamRequest(stream, head, this.#socket, this.#ofStreams);
+    open.request = request;
     stream.once('close', () => {
       open.releaseSlot();
-      this.#onStreamClose(stream, connection);
+      this.#onStreamClose(stream, request);
     });
-    connection.once('close', () => {
-      this.#passedAtMs = this.#options.nowMs();
-      if (this.#served.delete(connection) && this.#served.size === 0) this.#idleSinceMs = this.#passedAtMs;
-    });
-    server.emit('connection', connection);
-    connection.begin();
+    request.begin();
   }
 
-  #onStreamClose(stream: ServerHttp2Stream, connection: StreamConnection): void {
+  readonly #onBytes = (bytes: number): void => {
+    this.#overhead.body(bytes);
+    // Attack: a body in frames of one byte, each of which costs as much as one of kilobytes.
+    const spare = 1 - bytes / FRAME_BYTES;
+    if (spare > 0 && !this.#frames.spend(spare, this.#options.nowMs())) this.#breakOff('overhead');
+  };
+
+  readonly #onBegun = (request: StreamRequest, response: StreamResponse): void => {
+    this.#served.add(request);
+    this.#options.serving.serve(request, response);
+  };
+
+  readonly #onAnswered = (request: StreamRequest): void => {
+    this.#passedAtMs = this.#options.nowMs();
+    if (this.#served.delete(request) && this.#served.size === 0) this.#idleSinceMs = this.#passedAtMs;
+  };
+
+  /** Attack: thousands of clients send half of a request at the same moment, and all of them are late in one turn of the event loop. */
+  readonly #onLate = (request: StreamRequest, response: StreamResponse): void => {
+    // The gateway has yet to process what the client has sent. So it is looked at again.
+    if (hasWaiting(this.#socket)) request.deadlineAtMs = this.#options.deadlines.nowMs();
+    else endInTurn(this.network ?? this, 1, () => this.#options.serving.late(request, response));
+  };
+
+  #onStreamClose(stream: ServerHttp2Stream, request: StreamRequest): void {
     const isOpen = this.#open.delete(stream);
     if (this.#open.size === 0) this.#idleSinceMs = this.#options.nowMs();
-    this.#overhead.excuse(connection.bytesToCome);
-    if (isOpen && connection.endedBy === 'client') this.#spendReset();
+    this.#overhead.excuse(request.bytesToCome);
+    if (isOpen && request.endedBy === 'client') this.#spendReset();
   }
 
   /**
@@ -452,8 +473,8 @@ function sessionOptions({ settings, maxHeaderBytes, maxUrlBytes }: Http2Options,
 }
 
 /** Bytes of its body that have arrived and that the service has not taken. */
-function unreadOf(stream: ServerHttp2Stream, connection: StreamConnection | null): number {
-  return stream.readableLength + (connection?.readableLength ?? 0);
+function unreadOf(stream: ServerHttp2Stream, request: StreamRequest | null): number {
+  return stream.readableLength + (request?.readableLength ?? 0);
 }
 
 const LOOK_EVERY_MS = 100;

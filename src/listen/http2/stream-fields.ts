@@ -1,12 +1,13 @@
 import { TOKEN } from '../../http1/fields.ts';
 import { BODYLESS } from '../../http1/request-framing.ts';
 
-/** The request of a stream, as one HTTP/1.1 request. */
-export interface StreamRequest {
-  readonly kind: 'request';
+/** The head of a stream's request, as that of an HTTP/1.1 request. */
+export interface StreamHead {
+  readonly kind: 'head';
   readonly method: string;
-  /** The request line and the fields except Transfer-Encoding, each line with its CRLF, one character for each byte. */
-  readonly lines: string;
+  readonly target: string;
+  /** Names and values alternating, one character for each byte, without Transfer-Encoding. */
+  readonly fields: readonly string[];
   /** `unknown`: only the first byte of a body, or the end of the stream, shows whether there is a body. */
   readonly body: 'none' | 'length' | 'chunked' | 'unknown';
   /** The declared length in bytes; 0 if none is declared. */
@@ -48,37 +49,36 @@ const CONNECTION: ReadonlySet<string> = new Set([
  * @param fields names and values alternating, as they were received
  * @param ended whether the stream has ended with its fields
  */
-export function readStreamHead(fields: readonly string[], ended: boolean): StreamRequest | StreamFault {
-  const read: ReadFields = { pseudo: new Map(), lines: [], cookies: [], host: null, length: null, expects: false };
+export function readStreamHead(fields: readonly string[], ended: boolean): StreamHead | StreamFault {
+  const read: ReadFields = { pseudo: new Map(), kept: [], cookies: [], host: null, length: null, expects: false };
   let bytes = 0;
   for (let i = 0; i < fields.length; i += 2) {
     const [name, value] = [fields[i]!, fields[i + 1]!];
     bytes += name.length + value.length;
     if (!(name.startsWith(':') ? readPseudo(read, name, value) : readField(read, name, value))) return FAULT;
   }
-  const { pseudo, lines, cookies, length } = read;
+  const { pseudo, kept, cookies, length } = read;
   const [method, target, host] = [pseudo.get(':method'), pseudo.get(':path'), hostOf(read)];
   if (method === undefined || !TOKEN.test(method) || method === 'CONNECT' || host === null) return FAULT;
   if (target === undefined || !TARGET.test(target) || pseudo.get(':scheme') !== 'https') return FAULT;
   if (ended && length !== null && Number(length) > 0) return FAULT;
-  const head = [`${method} ${target} HTTP/1.1\r\n`];
-  if (host !== '') head.push(`Host: ${host}\r\n`);
-  if (cookies.length > 0) lines.push(`cookie: ${cookies.join('; ')}\r\n`);
-  if (length !== null) lines.push(`content-length: ${length}\r\n`);
-  const contentLength = Number(length ?? 0);
+  if (cookies.length > 0) kept.push('cookie', cookies.join('; '));
+  if (length !== null) kept.push('content-length', length);
   return {
-    kind: 'request',
+    kind: 'head',
     method,
-    lines: head.concat(lines).join(''),
+    target,
+    fields: host === '' ? kept : ['Host', host, ...kept],
     body: bodyOf(read, method, ended),
-    contentLength,
+    contentLength: Number(length ?? 0),
     bytes,
   };
 }
 
 interface ReadFields {
   readonly pseudo: Map<string, string>;
-  readonly lines: string[];
+  /** Names and values alternating. */
+  readonly kept: string[];
   readonly cookies: string[];
   host: string | null;
   length: string | null;
@@ -86,8 +86,8 @@ interface ReadFields {
 }
 
 /** Reads a pseudo-header field. They precede all other fields, and each occurs at most once (RFC 9113 section 8.3). */
-function readPseudo({ pseudo, lines, cookies, host, length }: ReadFields, name: string, value: string): boolean {
-  const isFirst = lines.length === 0 && cookies.length === 0 && host === null && length === null;
+function readPseudo({ pseudo, kept, cookies, host, length }: ReadFields, name: string, value: string): boolean {
+  const isFirst = kept.length === 0 && cookies.length === 0 && host === null && length === null;
   if (!isFirst || !PSEUDO.has(name) || pseudo.has(name)) return false;
   pseudo.set(name, value);
   return true;
@@ -115,7 +115,7 @@ function readField(read: ReadFields, name: string, value: string): boolean {
     case 'expect':
       read.expects = true;
   }
-  read.lines.push(`${name}: ${value}\r\n`);
+  read.kept.push(name, value);
   return true;
 }
 
@@ -127,7 +127,7 @@ function hostOf({ pseudo, host }: ReadFields): string | null {
   return host === null || host.toLowerCase() === authority.toLowerCase() ? authority : null;
 }
 
-function bodyOf({ length, expects }: ReadFields, method: string, ended: boolean): StreamRequest['body'] {
+function bodyOf({ length, expects }: ReadFields, method: string, ended: boolean): StreamHead['body'] {
   if (ended) return 'none';
   if (length !== null) return 'length';
   // An open stream alone does not announce a body.

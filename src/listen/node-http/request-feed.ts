@@ -45,7 +45,7 @@ interface RequestDeadlines {
 }
 
 /** The error of `clientError` for a request that did not arrive in time, as node:http makes it. */
-export function lateRequest(): NodeJS.ErrnoException {
+function lateRequest(): NodeJS.ErrnoException {
   return Object.assign(new Error('the request did not arrive in time'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
 }
 

@@ -34,15 +34,13 @@ export interface UnparsedOptions extends HeadLimits {
 /**
  * Handles bytes that node:http could not parse. There is no request to answer, so the error is written to the
  * connection, which is then closed.
- * @param feed of the connection; null for an HTTP/2 stream
- * @param hasResponseBegun whether a response on this connection may be only partly written
+ * @param feed of the connection; null if node:http does not serve it any more
  */
 export function onClientError(
   error: ParseError,
   socket: Socket,
   options: UnparsedOptions,
   feed: RequestFeed | null,
-  hasResponseBegun: boolean,
 ): void {
   const request = feed?.request ?? null;
   feed?.stop();
@@ -56,7 +54,7 @@ export function onClientError(
   // The parser found the error in the body of a request that is being served.
   if (request !== null && isOfBody(code) && options.breakOff(socket, code)) return;
   // Never a second status line on a connection where a response has begun.
-  if (hasResponseBegun) {
+  if (feed?.hasResponseBegun === true) {
     options.onUnparsed(code);
     socket.destroy();
   } else answerRaw(socket, errorResponse(code, message), code, options, fieldsIn(head), feed?.isHead === true);

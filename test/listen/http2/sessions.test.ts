@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises';
-import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer, type TLSSocket } from 'node:tls';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Deadlines } from '../../../src/io/deadlines.ts';
 import { StreamSlots } from '../../../src/listen/connections.ts';
 import { Http2Sessions } from '../../../src/listen/http2/session.ts';
+import type { StreamRequest } from '../../../src/listen/http2/stream-request.ts';
 import { eventually } from '../../support/conditions.ts';
 import { countTurns } from '../../support/count-turns.ts';
 import { newAuthority } from '../../support/encrypted.ts';
@@ -27,7 +27,7 @@ let broken: string[];
 let stepMs: number;
 /** How often the time was read. */
 let looks: number;
-let answer: (request: IncomingMessage, response: ServerResponse) => void;
+let answer: (request: StreamRequest) => void;
 let isShortOfMemory: boolean;
 /** The connection of a session is closed. */
 let closed: () => void;
@@ -44,7 +44,7 @@ beforeAll(async () => {
 
 beforeEach(() => {
   [begun, broken, stepMs, looks, isShortOfMemory] = [[], [], 0, 0, false];
-  answer = (_, response) => response.end();
+  answer = (request) => reply(request, '');
   closed = () => {};
   brokenOff = () => {};
 });
@@ -54,10 +54,10 @@ async function serving(streams: number, maxConnections = 10_000): Promise<(addre
   let nowMs = 0;
   // Of this test: streams of the one before may still begin.
   const own = { begun, broken };
-  const server = createHttpServer((request, response) => {
-    own.begun.push(request.url ?? '');
-    answer(request, response);
-  });
+  const serve = (request: StreamRequest) => {
+    own.begun.push(request.url);
+    answer(request);
+  };
   const limits = { maxConnections, maxConnectionsPerAddress: streams };
   const sessions = new Http2Sessions({
     settings: { maxStreams: 100, maxResets: 2 },
@@ -67,7 +67,7 @@ async function serving(streams: number, maxConnections = 10_000): Promise<(addre
     requestTimeoutMs: 60_000,
     idleTimeoutMs: 60_000,
     writeTimeoutMs: 60_000,
-    server,
+    serving: { date: () => 'now', serve, late: (request) => request.destroy() },
     streams: new StreamSlots(
       limits,
       () => false,
@@ -103,6 +103,11 @@ async function serving(streams: number, maxConnections = 10_000): Promise<(addre
     session.send(frame(TYPE.SETTINGS, FLAG.ACK, 0));
     return session;
   };
+}
+
+function reply({ response }: StreamRequest, body: string): void {
+  response.writeHead(200, ['Content-Length', String(body.length)]);
+  response.end(body);
 }
 
 const head = (id: number, path: string, method = 'GET', flags: number = FLAG.END_STREAM) =>
@@ -143,9 +148,20 @@ describe('a stream that the gateway ends costs its client none of maxResets (rel
   });
 });
 
+test.each([
+  ['a head', ({ response }: StreamRequest) => response.writeHead(99, []) ?? response.end('x')],
+  ['an interim response', ({ response }: StreamRequest) => response.writeInformation(199, ['x y', 'z'])],
+])('%s that Node does not send ends its stream and nothing else', async (_, tell) => {
+  const open = await serving(100);
+  answer = (request) => (request.url === '/odd' ? tell(request) : reply(request, ''));
+  const session = await open();
+  session.send(head(1, '/odd'), head(3, '/'));
+  await eventually(() => expect([session.resetOf(1), session.isAnswered(3)]).toEqual([CODE.INTERNAL_ERROR, true]));
+});
+
 test('a client that could read nothing because this thread stalled keeps its session (reliability 439)', async () => {
   const open = await serving(100);
-  answer = (_request, response) => response.end('x'.repeat(1_000));
+  answer = (request) => reply(request, 'x'.repeat(1_000));
   const session = await open();
   session.send(settings(4, 0), head(1, '/'));
   await eventually(() => expect(session.isAnswered(1)).toBe(true));
@@ -165,7 +181,7 @@ test.each([
   'an answer that is being read is not ended for unread ones of %s (reliability 359)',
   async (_, address, ofOne, ofAll) => {
     const open = await serving(ofOne, ofAll);
-    answer = (_request, response) => response.end('x'.repeat(1_000));
+    answer = (request) => reply(request, 'x'.repeat(1_000));
     // Sessions that had no stream to end are looked at again after a while.
     stepMs = 1;
     const [reader, ...others] = [await open(), await open(address), await open(address), await open(address)];
@@ -185,7 +201,7 @@ test.each([
 
 test('an answer that is being read is not ended for those who have more streams, all of them served (reliability 359)', async () => {
   const open = await serving(1_000, 60);
-  answer = (request, response) => request.url === '/paid' && response.end('x'.repeat(1_000));
+  answer = (request) => request.url === '/paid' && reply(request, 'x'.repeat(1_000));
   const [reader, greedy] = [await open(), await open('2001:db8:0:1::1')];
   reader.send(settings(4, 0), head(1, '/paid'));
   await eventually(() => expect(reader.isAnswered(1)).toBe(true));
@@ -200,11 +216,11 @@ test('an answer that is being read is not ended for those who have more streams,
 // Fault: an upload whose response is complete and waits to be read cannot be broken off any more. It counted as freed, and was not.
 test('uploads end until enough is freed, also those whose response waits to be read (reliability 329)', async () => {
   const open = await serving(1_000);
-  answer = (request, response) => {
+  answer = (request) => {
     if (request.url === '/waiting') return;
     request.once('data', () => {
       request.pause();
-      response.end('x'.repeat(1_000));
+      reply(request, 'x'.repeat(1_000));
     });
   };
   const session = await open();
