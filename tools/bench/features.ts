@@ -70,6 +70,7 @@ function policyOf(...names: readonly string[]): string {
 
 /** A limit that no load reaches. */
 const UNREACHED = LIMITS.good.minute;
+const HOSTS = Array.from({ length: 1_000 }, (_, i) => `h${i}.example.com`);
 const WITHOUT_LEASES = { redis: { leases: 'off' } };
 const GROUPS = { pets: { routes: ['/v1/pets'], limits: { minute: UNREACHED } } };
 
@@ -88,6 +89,16 @@ export const FEATURES: readonly Feature[] = [
     settings: { pathPrefix: '/public', route: { rewrite: { stripPrefix: '/public' } } },
     // The service has nothing outside /v1.
     request: get('/public/v1/pets'),
+  }),
+  feature('hosts', 'hosts: 1,000 names', {
+    settings: { route: { hosts: HOSTS } },
+    request: get('/v1/pets', { Host: HOSTS[500]! }),
+    proof: { request: GET, status: 404 },
+  }),
+  feature('cache', 'cache: shared, every request a hit', {
+    settings: { route: { cache: { shared: true } } },
+    request: get('/v1/fresh'),
+    proof: { request: get('/v1/fresh', { 'Cache-Control': 'only-if-cached' }), status: 200 },
   }),
   feature('headers', 'headers: two set in the request and one in the response, with variables', {
     settings: {

@@ -273,7 +273,15 @@ function listenOf({ certificate, scenario }: World): Place['listen'] {
 /** The route whose requests cost 2. */
 export const COSTLY = '/v1/costly';
 /** What the loads and proofs of features ask for besides. */
-const OF_FEATURES = ['/v1/pets/{petId}', '/v1/list', '/v1/chat', '/v1/stream', '/v1/silent', '/v1/needs/{field}'];
+const OF_FEATURES = [
+  '/v1/pets/{petId}',
+  '/v1/list',
+  '/v1/fresh',
+  '/v1/chat',
+  '/v1/stream',
+  '/v1/silent',
+  '/v1/needs/{field}',
+];
 
 /**
  * Every setting that the upstream does not need is left at what it is when nobody sets it, but for the queue: one key on

@@ -1,6 +1,7 @@
 import { ratioOf, type Spread } from '../../kit/statistics.ts';
+import { PLAIN_GET } from '../features.ts';
 import { type Entry, entryOf, type Figure, figureOf, type Results, ratioBetween, valuesOf } from '../results.ts';
-import type { ContestantName } from '../scenarios.ts';
+import { type ContestantName, FEATURES_NAME } from '../scenarios.ts';
 
 /** One promise about the cost of a request, and what a run says of it. */
 export interface Target {
@@ -27,6 +28,16 @@ export function targetsOf(results: Results): Target[] {
     ...manyCallers(results, of),
     ...sizes(of),
     ...start(results),
+    ...features(of),
+  ];
+}
+
+function features(of: Of): Target[] {
+  const against = (name: ContestantName, plain: ContestantName) =>
+    ratioBetween(of(FEATURES_NAME, name), of(FEATURES_NAME, plain), 'cpuUs');
+  return [
+    atMost('8. A table of 1,000 hosts: CPU against none', against('with-hosts', PLAIN_GET), 1.02),
+    atMost('8. A hit of the cache: CPU against a refusal', against('with-cache', 'plain-refused'), 1.2),
   ];
 }
 

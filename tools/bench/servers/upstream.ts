@@ -11,6 +11,7 @@ const EVENT_BYTES = 250;
 
 const HEAD_END = '\r\n\r\n';
 const small = answer('application/json', `[{"id":1,"name":"${'Biscuit'.padEnd(SMALL_BYTES - 20, '.')}"}]`);
+const fresh = small.replace('\r\n', '\r\nCache-Control: max-age=86400\r\n');
 const list = answer('application/json', listOfPets());
 const chat = answer('application/json', chatAnswer());
 const stream = Buffer.from(streamOfEvents(), 'latin1');
@@ -50,6 +51,7 @@ function reply(socket: Socket, request: string): void {
   if (path.startsWith('/v1/pets')) socket.write(small, 'latin1');
   else if (path.startsWith('/v1/large')) socket.write(large);
   else if (path.startsWith('/v1/bytes/')) socket.write(request.startsWith('GET') ? bytesOf(path) : small, 'latin1');
+  else if (path.startsWith('/v1/fresh')) socket.write(fresh, 'latin1');
   else if (path.startsWith('/v1/list')) socket.write(list, 'latin1');
   else if (path.startsWith('/v1/chat')) socket.write(chat, 'latin1');
   else if (path.startsWith('/v1/stream')) socket.write(stream);
