@@ -1,13 +1,20 @@
-import type { ErrorDocs } from './error-docs.ts';
+import type { ErrorFormName } from '../errors/forms.ts';
+import type { ErrorRules } from './error-rules.ts';
 import type { ErrorForm, ErrorResponse, FormRequest } from './errors.ts';
 import { asksInGrpc, grpcForm } from './grpc-errors.ts';
 
-/** The one place that chooses the form of an error by its request. @param docs null if errors have no documentation */
-export function formOf(error: ErrorResponse, request: FormRequest, docs: ErrorDocs | null): ErrorForm {
+/**
+ * The one place that chooses the form of an error.
+ * @param ofRoute the form that the route of the request names; null if it names none, or has no route
+ */
+export function formOf(
+  error: ErrorResponse,
+  request: FormRequest,
+  rules: ErrorRules,
+  ofRoute: ErrorFormName | null,
+): ErrorForm {
   if (asksInGrpc(request)) return grpcForm(error);
-  const shown = docs?.shown(error, request.rawHeaders) ?? null;
-  const body = shown?.body ?? error.body;
-  const type = ['Content-Type', shown?.contentType ?? 'application/json'];
-  const length = ['Content-Length', String(Buffer.byteLength(body))];
-  return { status: error.status, fields: [...error.fields, ...(shown?.fields ?? []), ...type, ...length], body };
+  const { body, contentType, fields } = rules.shown(error, ofRoute, request.rawHeaders);
+  const ofBody = ['Content-Type', contentType, 'Content-Length', String(Buffer.byteLength(body))];
+  return { status: error.status, fields: [...error.fields, ...fields, ...ofBody], body };
 }

@@ -131,6 +131,19 @@ export function tooManyFailedAttempts({ limit, resetAtMs }: AddressBudget, nowMs
   });
 }
 
+/** A program whose caller waits for it should not sleep for longer, seconds. */
+const LONG_WAIT_S = 60;
+
+/**
+ * When, and whether, to repeat a request. The official clients of OpenAI and Anthropic sleep for as long as Retry-After says, be that days, and
+ * repeat an error without it at once; `X-Should-Retry: false` ends both.
+ * @param seconds null if waiting does not help
+ */
+function waitFields(seconds: number | null): readonly string[] {
+  const fields = seconds === null ? [] : ['Retry-After', String(seconds)];
+  return seconds === null || seconds > LONG_WAIT_S ? [...fields, 'X-Should-Retry', 'false'] : fields;
+}
+
 /** 429 for a quota (contract section 4). */
 export function rateLimitExceeded({ binding, retryAtMs, nowMs, allowance }: Refused): ErrorResponse {
   const seconds = retryAtMs === null ? null : retryAfterSeconds(retryAtMs, nowMs);
@@ -147,7 +160,7 @@ export function rateLimitExceeded({ binding, retryAtMs, nowMs, allowance }: Refu
   });
   const details = { window, limit, resetAt: Math.ceil(binding.resetAtMs / 1000) };
   return errorResponse('rate_limit_exceeded', message, {
-    fields: seconds === null ? [] : ['Retry-After', String(seconds)],
+    fields: waitFields(seconds),
     details:
       allowance.budgets.length === 1
         ? details
@@ -180,7 +193,7 @@ export function apiKeyBanned({ number, untilMs, retryAtMs, nowMs, scope, allowan
   const seconds = retryAfterSeconds(retryAtMs, nowMs);
   const details = { bannedUntil: Math.ceil(untilMs / 1000), ban: number };
   return errorResponse('api_key_banned', ERRORS.api_key_banned.sentence(seconds, scope), {
-    fields: ['Retry-After', String(seconds)],
+    fields: waitFields(seconds),
     details: allowance.budgets.length === 1 ? details : { ...details, scope },
   });
 }

@@ -44,6 +44,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     checkListen(listen, noteAt(fault, 'listen'), noteAt(warn, 'listen'));
     checkTls(field(field(raw, 'admin'), 'tls'), noteAt(fault, 'admin', 'tls'));
     checkAllowedNames(asArray(field(headers, 'allow')), noteAt(fault, 'headers', 'allow'));
+    checkErrorFields(field(field(raw, 'errors'), 'headers'), noteAt(fault, 'errors', 'headers'));
     checkCors(field(raw, 'cors'), noteAt(fault, 'cors'));
     if (field(keys, 'certificates') === true && field(field(listen, 'tls'), 'clientCa') === undefined) {
       fault(
@@ -228,6 +229,13 @@ function checkReply(entry: unknown, fault: Note): void {
   for (const name of isMapping(headers) ? Object.keys(headers) : []) {
     const message = /^content-type$/i.test(name) ? 'is `contentType` here; use that' : faultOfResponseField(name);
     if (message !== null && !/^retry-after$/i.test(name)) fault(['respond', 'headers', name], `${message}.`, 'key');
+  }
+}
+
+function checkErrorFields(fields: unknown, fault: Note): void {
+  for (const name of isMapping(fields) ? Object.keys(fields) : []) {
+    const message = /^content-type$/i.test(name) ? 'follows from `form`; leave it out' : faultOfResponseField(name);
+    if (message !== null) fault([name], `${message}.`, 'key');
   }
 }
 

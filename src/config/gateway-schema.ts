@@ -1,5 +1,7 @@
 import { z } from 'zod';
+import { ERROR_FORMS } from '../errors/forms.ts';
 import { CODINGS, type CompressionRules } from '../http1/content-coding.ts';
+import { faultOfText } from '../http1/field-rules.ts';
 import { PROTOCOL } from '../http1/fields.ts';
 import { addresses, scopes } from '../model/attributes.ts';
 import { limitsOf, MAX_LIMIT } from '../model/plan.ts';
@@ -133,6 +135,15 @@ const fieldRules = z
     ),
   })
   .optional();
+
+const errorForm = z.enum(ERROR_FORMS, `must be one of ${ERROR_FORMS.join(', ')}`);
+const ERROR_FORM_TEXT =
+  '`openai` and `anthropic` as the official clients of these APIs read them, `problem` (RFC 9457), `json-rpc` (2.0, with the id null), `graphql`, or `own` (`{"code", "message", "status"}`). Each form has these members too, in `data` or `extensions` if the form has such a place.';
+/** A value without variables: an error may be one of a request of which nothing is known. */
+const errorField = z.string('must be text').superRefine((text, context) => {
+  const fault = faultOfText(text);
+  if (fault !== null) context.addIssue({ code: 'custom', message: fault });
+});
 
 const codingRule = `must be a list of at least one of ${CODINGS.join(', ')}`;
 const COMPRESSION_RULE = 'must be `off`, or a mapping with `encodings` and `minBytes`, which may be empty';
@@ -907,6 +918,10 @@ export const routeEntry = z.strictObject({
   respond: orNull(respond).describe(
     'A fixed response instead of forwarding, for example during maintenance. The request is identified, admitted and counted as on any route; `upstream` may stay, and is not asked.',
   ),
+  errors: z
+    .strictObject({ form: errorForm.describe(`The form of the gateway's own errors: ${ERROR_FORM_TEXT}`) })
+    .optional()
+    .describe("The gateway's own errors on this route, in place of `errors.form`."),
   compression: compression.describe(
     'Replaces the `compression` of the upstream; `off` for a route that must not be compressed.',
   ),
@@ -1033,11 +1048,24 @@ export const gatewaySchema = z
     ),
     errors: z
       .strictObject({
+        form: orNull(errorForm).describe(
+          `The form of the gateway's own errors: ${ERROR_FORM_TEXT} Without it, \`own\`, or what \`docs\` says. A call of gRPC gets a status of gRPC in any case.`,
+        ),
+        headers: z
+          .record(values.token(), errorField)
+          .refine((fields) => Object.keys(fields).length <= 20, 'must not have more than 20 fields')
+          .meta({ maxProperties: 20 })
+          .prefault({})
+          .describe(
+            "Header fields of the gateway's own errors, beside its own. Values are sent as they are written here, without variables.",
+          )
+          .transform((fields) => Object.entries(fields).flat()),
         docs: orNull(values.pageUrl()).describe(
           'Page that documents the error codes, each under the code as its fragment (`#rate_limit_exceeded`). With it, the gateway\'s own errors have `Link: <page#code>; rel="help"`, and clients whose Accept names `application/problem+json`, with no lower weight than JSON, get problem details (RFC 9457) instead of the usual body.',
         ),
       })
       .prefault({})
+      .transform(({ headers, ...rules }) => ({ ...rules, fields: headers }))
       .describe("The gateway's own errors."),
     cors: orNull(cors).describe(
       "Lets web pages of other origins read responses and their rate-limit fields. Preflights need no key and cost nothing. The service's own `Access-Control-*` fields are dropped.",

@@ -82,7 +82,7 @@ function upgradesOf({ websocket, upgrades }: RouteEntry): string[] {
  * is that member, unless it is written here.
  */
 function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<Route, 'deprecated' | 'perAddress'> {
-  const { body, websocket, auth, limits, redirect, respond, headers, validate, deprecated, ...others } = entry;
+  const { body, websocket, auth, limits, redirect, respond, headers, validate, deprecated, errors, ...others } = entry;
   const { encodedSlashes, dotSegments, emptySegments, options, requestTimeout, idleTimeout, ...same } = others;
   const { path, cost, rewrite, timeouts, compression } = same;
   const reply = replyOf(entry);
@@ -116,6 +116,7 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
     retries: reply === null ? same.retries : null,
     cache: reply === null ? same.cache : null,
     description: (reply === null && (validate ?? upstream?.validate)) || null,
+    errorForm: errors?.form ?? null,
     compression: (compression === undefined ? upstream?.compression : compression) ?? null,
     reply,
   };

@@ -234,7 +234,7 @@ function settingsOf(
   descriptions: ReadonlyMap<string, Program>,
   policyFiles: ReadonlyMap<string, PolicyFile>,
 ) {
-  const { errors, keys, usage, listen, admin, ...sections } = file;
+  const { keys, usage, listen, admin, ...sections } = file;
   const upstreams = upstreamsOf(file, environment.upstreamUrl);
   return {
     ...sections,
@@ -249,7 +249,6 @@ function settingsOf(
     },
     /** `url` is null for the embedded store. */
     redis: { ...file.redis, url: environment.redisUrl },
-    errorDocs: errors.docs,
     cors: file.cors && corsOf(file.cors, keys.from ?? []),
     keyFormats: keys.formats,
     keysFrom: keys.from,

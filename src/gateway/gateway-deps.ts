@@ -1,6 +1,6 @@
 import type { Admitter } from '../admit/admit.ts';
 import type { CorsFields } from '../annotate/cors.ts';
-import type { ErrorDocs } from '../annotate/error-docs.ts';
+import type { ErrorRules } from '../annotate/error-rules.ts';
 import type { RateLimitFields } from '../annotate/rate-limit.ts';
 import type { RefusalLines } from '../annotate/refusal-lines.ts';
 import type { ResponseCache } from '../forward/cache/response-cache.ts';
@@ -68,8 +68,7 @@ export interface GatewayDeps {
   readonly compressors: Compressors;
   /** Bounds how many compressed responses are read for their cost at a time. */
   readonly decoders: Decoders;
-  /** Links errors to their documentation; null without `errors.docs`. */
-  readonly errorDocs: ErrorDocs | null;
+  readonly errorRules: ErrorRules;
   /** Null if CORS is not configured. */
   readonly cors: CorsFields | null;
   readonly maxBodyBytes: number;

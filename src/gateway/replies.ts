@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Banned, Crowded, Refused, Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
-import type { ErrorDocs } from '../annotate/error-docs.ts';
 import { formOf } from '../annotate/error-form.ts';
 import type { ErrorForm, ErrorResponse } from '../annotate/errors.ts';
 import type { RefusalResponse } from '../annotate/refusal-lines.ts';
@@ -96,20 +95,22 @@ interface SessionStream {
 }
 
 /**
- * One of the gateway's own error responses, in the form that its client asks for.
+ * One of the gateway's own error responses, in the form that its route names or its client asks for.
  * @param fields the fields of every response; the error's own fields follow them
  * @param rawHeaders of the request
  * @param socket of the client
- * @param docs null if errors have no documentation
+ * @param match null if the request has no route
  */
 function formed(
+  { errorRules }: GatewayDeps,
   error: ErrorResponse,
   fields: readonly string[],
   rawHeaders: readonly string[],
   socket: Socket,
-  docs: ErrorDocs | null,
+  match: Match | null,
 ): ErrorForm {
-  const form = formOf(error, { rawHeaders, takesTrailers: isTrailerStream(socket) }, docs);
+  const request = { rawHeaders, takesTrailers: isTrailerStream(socket) };
+  const form = formOf(error, request, errorRules, match?.route.errorForm ?? null);
   return { ...form, fields: [...fields, ...form.fields] };
 }
 
@@ -126,25 +127,26 @@ export function formedForUnparsed(
   const requestId = requestIdOf(rawHeaders) ?? deps.requestIds.next();
   const origin = deps.addresses.of({ socket, rawHeaders });
   const known = { requestId, origin, rawHeaders, match: null, caller: null, verdict: null };
-  return formed(error, ownFieldsOf(deps, known, null), rawHeaders, socket, deps.errorDocs);
+  return formed(deps, error, ownFieldsOf(deps, known, null), rawHeaders, socket, null);
 }
 
 /**
  * Writes one of the gateway's own error responses, head and body in one piece.
  * @param fields the fields of every response; the error's own fields follow them
  * @param unread whether part of the request has not been read, so that the connection cannot be used again
- * @param docs null if errors have no documentation
+ * @param match null if the request has no route
  * @returns the bytes of the body
  */
 export function replyWithError(
+  deps: GatewayDeps,
   response: ClientResponse,
   error: ErrorResponse,
   fields: readonly string[],
   unread: boolean,
-  docs: ErrorDocs | null,
+  match: Match | null,
 ): number {
   const { rawHeaders, socket, method } = response.req;
-  const form = formed(error, fields, rawHeaders, socket, docs);
+  const form = formed(deps, error, fields, rawHeaders, socket, match);
   endIfLast(response, error, unread);
   response.writeHead(form.status, [...form.fields]);
   const body = method === 'HEAD' ? '' : form.body;
@@ -157,12 +159,13 @@ export function replyWithError(
  * @returns null if it has fields of its own, or is written by another reader than that of the fast path
  */
 export function commonRefusal(
-  { refusalLines, cors, errorDocs }: GatewayDeps,
+  { refusalLines, cors, errorRules }: GatewayDeps,
   response: ClientResponse,
   match: Match | null,
   verdict: Refused | Banned | Crowded,
 ): RefusalResponse | null {
-  if (cors !== null || errorDocs !== null || (match?.route.announcement ?? null) !== null) return null;
+  if (cors !== null || !errorRules.isPlain) return null;
+  if (match !== null && (match.route.announcement !== null || match.route.errorForm !== null)) return null;
   if (verdict.kind === 'crowded' || response.writeLines === undefined) return null;
   return refusalLines.of(verdict);
 }

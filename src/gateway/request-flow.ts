@@ -504,7 +504,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     if (this.#hasEnded || this.#response.headersSent) return;
     const unread = endsIfUncertain(this.#deps, this.#request, this.#response, this.#received);
     const fields = this.ownFields(limitFields);
-    this.#record.bytesOut = replyWithError(this.#response, error, fields, unread, this.#deps.errorDocs);
+    this.#record.bytesOut = replyWithError(this.#deps, this.#response, error, fields, unread, this.#match);
     this.#ended(error.status, error.code, cause);
   }
 

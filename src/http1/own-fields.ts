@@ -103,6 +103,15 @@ export const OWN_FIELDS: readonly OwnField[] = [
     isReserved: true,
   },
   {
+    name: 'X-Should-Retry',
+    says:
+      '`false` with a 429 that has a `Retry-After` of more than a minute, or none because waiting will not help. The official clients of OpenAI and ' +
+      'Anthropic then report the error, and do not sleep.',
+    example: 'false',
+    isExposed: true,
+    isReserved: true,
+  },
+  {
     name: 'WWW-Authenticate',
     says: 'With 401: the challenge of RFC 6750, with an error where a credential came.',
     example: 'Bearer realm="tollgate", error="invalid_token"',

@@ -1,4 +1,5 @@
 import type { Allowance } from '../admit/allowance.ts';
+import type { ErrorFormName } from '../errors/forms.ts';
 import type { CompressionRules } from '../http1/content-coding.ts';
 import type { FieldRules } from '../http1/field-rules.ts';
 import type { Announcement } from '../http1/own-fields.ts';
@@ -74,6 +75,8 @@ export interface Route {
   readonly compression: CompressionRules | null;
   /** How responses to GET are kept in memory; null if they are not. */
   readonly cache: CachedRoute | null;
+  /** The form of the gateway's own errors; null for that of the other routes. */
+  readonly errorForm: ErrorFormName | null;
   /** The response that the gateway gives itself; null if the service gives it. */
   readonly reply: RouteReply | null;
   /** The scopes that a caller must have, all of them; null if it needs none. */
@@ -102,6 +105,7 @@ export type Unbounding =
   | 'idleTimeoutMs'
   | 'retries'
   | 'compression'
+  | 'errorForm'
   | 'cache';
 
 /** `GET /usage` (contract section 4): the gateway answers this route itself, without an upstream. */
@@ -133,6 +137,7 @@ export const USAGE: Route = Object.freeze({
   policies: null,
   compression: null,
   cache: null,
+  errorForm: null,
   reply: null,
   scopes: null,
   addresses: null,

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { Admitter } from '../admit/admit.ts';
 import { RefusalCounter } from '../admit/refusal-counter.ts';
 import { CorsFields } from '../annotate/cors.ts';
-import { ErrorDocs } from '../annotate/error-docs.ts';
+import { ErrorRules } from '../annotate/error-rules.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
 import { RefusalLines } from '../annotate/refusal-lines.ts';
 import type { JwtSettings } from '../config/identification.ts';
@@ -210,7 +210,7 @@ export function gatewayDepsOf(
     allowances: new Allowances(plans, settings.usageHistory),
     rateLimitFields,
     refusalLines: new RefusalLines(rateLimitFields),
-    errorDocs: settings.errorDocs === null ? null : new ErrorDocs(settings.errorDocs),
+    errorRules: new ErrorRules(settings.errors),
     readsCertificates: settings.readsCertificates,
     keyFormats: settings.keyFormats,
     isAsKong: settings.headers.consumer === 'kong',

@@ -49,7 +49,7 @@ test('a quota: Retry-After is the latest end of the windows that refuse, the det
   const first = decide([UNSEEN], rules, NOW_MS, 1, 1);
   const later = decide(first.accounts, rules, NOW_MS + 10_500, 1, 1);
   const answer = errors.rateLimitExceeded(verdictOf(later, rules, 0) as Refused);
-  expect(answer.fields).toEqual(['Retry-After', String(86_400 - 10)]);
+  expect(answer.fields).toEqual(['Retry-After', String(86_400 - 10), 'X-Should-Retry', 'false']);
   expect(JSON.parse(answer.body).details).toEqual({
     window: 'day',
     limit: 1,
