@@ -942,7 +942,7 @@ export const routeEntry = z.strictObject({
     .optional()
     .describe('Deadlines of this route that replace those of its upstream.'),
   retries: orNull(retries).describe(
-    'Tries GET, HEAD, OPTIONS, PUT and DELETE again when an attempt has failed and the client has received nothing yet. Each attempt goes to another target if one is usable. `responseTimeout` is for all attempts together, and the client gets the response of the last one. Retries are not counted against the quota, and in any ten seconds there are at most a fifth as many as requests that may be retried, or twenty if that is more, for each upstream in each worker; one key causes at most half of them. A request with a body is retried only if the gateway has the whole body when it forwards the request. WebSocket upgrades are never retried.',
+    'Tries GET, HEAD, OPTIONS, QUERY, PUT and DELETE again when an attempt has failed and the client has received nothing yet. Each attempt goes to another target if one is usable. `responseTimeout` is for all attempts together, and the client gets the response of the last one. Retries are not counted against the quota, and in any ten seconds there are at most a fifth as many as requests that may be retried, or twenty if that is more, for each upstream in each worker; one key causes at most half of them. A request with a body is retried only if the gateway has the whole body when it forwards the request. WebSocket upgrades are never retried.',
   ),
   maxBodyBytes: orNull(size('0B', '1024GiB')).describe(
     'Largest request body on this route, in place of `listen.maxBodyBytes`. A larger one gets 413. A declared length is refused before the request is counted.',

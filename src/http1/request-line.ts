@@ -91,8 +91,8 @@ function fault(message: string): TargetFault {
   return { kind: 'fault', message };
 }
 
-/** The methods that change nothing (RFC 9110 section 9.2.1). TRACE is not forwarded. */
-export const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
+/** The methods that change nothing (RFC 9110 section 9.2.1, RFC 10008). TRACE is not forwarded. */
+export const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'QUERY']);
 
-/** The methods that may be sent twice (RFC 9110 section 9.2.2). */
-export const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
+/** The methods that may be sent twice (RFC 9110 section 9.2.2, RFC 10008). */
+export const IDEMPOTENT: ReadonlySet<string> = new Set([...SAFE, 'PUT', 'DELETE']);

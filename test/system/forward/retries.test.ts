@@ -55,7 +55,7 @@ async function start(script: readonly Step[], setting: Setting = {}) {
   const gateway = await openGateway({
     upstream: upstreams.map(({ origin }) => origin).join(', '),
     upstreamSettings,
-    routes: `\n  - { path: /a, methods: [GET, HEAD, OPTIONS, PUT, DELETE, POST], upstream: store, retries: ${retries}${route} }`,
+    routes: `\n  - { path: /a, methods: [GET, HEAD, OPTIONS, QUERY, PUT, DELETE, POST], upstream: store, retries: ${retries}${route} }`,
   });
   const { key } = await gateway.createKey('free');
   const ask = async (init: RequestInit = {}) => {
@@ -80,8 +80,8 @@ async function retriesOf(gateway: TestGateway): Promise<Record<string, number>> 
 const lastLine = (gateway: TestGateway) => eventually(() => accessLines(gateway).at(-1) ?? expect.fail('no line'));
 
 describe('a request whose first attempt fails', () => {
-  test('gets the answer of another target, and counts once: GET, HEAD, OPTIONS, PUT and DELETE (reliability 182)', async () => {
-    const methods = ['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'];
+  test('gets the answer of another target, and counts once: GET, HEAD, OPTIONS, QUERY, PUT and DELETE (reliability 182)', async () => {
+    const methods = ['GET', 'HEAD', 'OPTIONS', 'QUERY', 'PUT', 'DELETE'];
     const { gateway, ask, seen } = await start(methods.flatMap(() => [say(503), OK]));
     for (const [i, method] of methods.entries()) {
       const { status, headers } = await ask({ method });
@@ -93,8 +93,8 @@ describe('a request whose first attempt fails', () => {
       expect([first!.line, second!.line]).toEqual([`${method} /a HTTP/1.1`, `${method} /a HTTP/1.1`]);
       expect(first!.target).not.toBe(second!.target);
     }
-    expect(seen).toHaveLength(10);
-    expect(await retriesOf(gateway)).toEqual({ answered: 5 });
+    expect(seen).toHaveLength(12);
+    expect(await retriesOf(gateway)).toEqual({ answered: 6 });
     expect(await lastLine(gateway)).toMatchObject({ status: 200, attempts: 2, target: expect.any(String) });
   });
 
