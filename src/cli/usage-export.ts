@@ -3,8 +3,7 @@ import { type ExitCode, Failure } from '../failure.ts';
 import { UnreadableRecord } from '../model/record.ts';
 import type { InputOf } from '../operations/catalogue/operation.ts';
 import { exportUsage } from '../operations/catalogue/usage-operations.ts';
-import { type AskedSpan, MAX_EXPORTED, spanFrom, type UsageRecord } from '../operations/usage-history.ts';
-import { csvLine } from './keys/export.ts';
+import { type AskedSpan, MAX_EXPORTED, spanFrom } from '../operations/usage-history.ts';
 import { meantId } from './meant-id.ts';
 import { withOperations } from './operations-at.ts';
 import { pagesOf } from './operations-interface.ts';
@@ -12,21 +11,7 @@ import type { Command, Placeholder } from './terminal/command.ts';
 import { OF_OPERATIONS } from './terminal/variables.ts';
 import { UnreadableRecords } from './unreadable-records.ts';
 import { NOT_KEPT } from './usage-command.ts';
-
-const HEADER = [
-  'id',
-  'consumer',
-  'name',
-  'owner',
-  'plan',
-  'step',
-  'at',
-  'admitted',
-  'refused',
-  'banned',
-  'customer',
-  'unit',
-] as const;
+import { CSV_HEADER, USAGE_FORMATS } from './usage-formats.ts';
 
 /** `tollgate usage export`: what every key used, for billing. */
 export const usageExport: Command = {
@@ -75,16 +60,16 @@ export const usageExport: Command = {
       type: 'string',
       value: 'FORMAT',
       about:
-        `ndjson, one JSON object a line, or csv, with the header ${HEADER.join(',')}; default ndjson. In CSV, what a ` +
-        "spreadsheet would take for a formula has a ' before it.",
+        `ndjson, one JSON object a line; csv, with the header ${CSV_HEADER.join(',')}; or cloudevents, one CloudEvent a line, of hours and days ` +
+        "that have ended. Default ndjson. In CSV, what a spreadsheet would take for a formula has a ' before it.",
     },
   },
   async run({ options }, terminal) {
-    const { format = 'ndjson' } = options;
-    if (format !== 'ndjson' && format !== 'csv') throw new Failure('bad_usage', '--format must be ndjson or csv.');
     const given = options as Readonly<Record<string, string | undefined>>;
-    const span = spanOf(given);
-    const isCsv = format === 'csv';
+    const { format: name = 'ndjson' } = given;
+    const format = Object.hasOwn(USAGE_FORMATS, name) ? USAGE_FORMATS[name]! : null;
+    if (format === null) throw new Failure('bad_usage', '--format must be ndjson, csv or cloudevents.');
+    const span = spanOf(given, format.isFinal);
     return withOperations<ExitCode>(terminal, async (at) => {
       const idOf = async (word: string | undefined, of: Placeholder) =>
         word === undefined ? undefined : meantId(at, word, { of, isRead: true, note: terminal.error });
@@ -92,12 +77,10 @@ export const usageExport: Command = {
       const [from, to] = [span.fromMs, span.toMs].map((atMs) => new Date(atMs).toISOString()) as [string, string];
       const asked = { from, to, step: span.step, ...of } as InputOf<typeof exportUsage>;
       const unread = new UnreadableRecords();
-      let [header, isHistoryKept] = [isCsv ? csvLine(HEADER, terminal) : '', true];
+      let [header, isHistoryKept] = [format.header(terminal), true];
       for await (const { records, unreadable, isKept } of pagesOf(at, exportUsage, asked, { page: MAX_EXPORTED })) {
         for (const { id, reason } of unreadable) unread.add(new UnreadableRecord(id, reason));
-        const lines = records.map((record) =>
-          isCsv ? csvLine(cellsOf(record), terminal) : `${JSON.stringify(record)}\n`,
-        );
+        const lines = records.map((record) => format.line(record, terminal));
         // An unknown key is an error before anything is printed.
         terminal.out(header + lines.join(''));
         await terminal.flushed?.();
@@ -111,7 +94,8 @@ export const usageExport: Command = {
   },
 };
 
-function spanOf({ from, to, step = 'day' }: Readonly<Record<string, string | undefined>>): AskedSpan {
+/** @param isFinal whether it may have nothing that can still change */
+function spanOf({ from, to, step = 'day' }: Readonly<Record<string, string | undefined>>, isFinal: boolean): AskedSpan {
   if (from === undefined) {
     throw new Failure('bad_usage', '--from is missing: say where the export begins, such as --from 2026-11-01.');
   }
@@ -119,7 +103,13 @@ function spanOf({ from, to, step = 'day' }: Readonly<Record<string, string | und
   const span = spanFrom({ from, to: to ?? null, step }, nowMs, (value) => `--${value}`);
   if ('fault' in span) throw new Failure('bad_usage', span.fault);
   // The present hour or day has not ended, and its record would have to be replaced.
-  return to === undefined ? { ...span, toMs: nowMs - (nowMs % STEP_MS[span.step]) } : span;
+  const endedMs = nowMs - (nowMs % STEP_MS[span.step]);
+  if (to === undefined) return { ...span, toMs: endedMs };
+  if (isFinal && span.toMs > endedMs) {
+    const message = `--to ${to} is in the ${span.step} that has not ended, whose events would be counted before they are final. Leave --to out, or let it end at ${instantText(endedMs)}.`;
+    throw new Failure('bad_usage', message);
+  }
+  return span;
 }
 
 /** Says what an export without --to leaves out. */
@@ -133,11 +123,4 @@ function noteOnEnd({ step, toMs }: AskedSpan): string {
     `note: The export ends with ${end}. What ${step === 'day' ? present : `the hour of ${present}`} has so far is left out, ` +
     `because it is not final; --to ${instantText(toMs + STEP_MS[step])} includes it.\n`
   );
-}
-
-function cellsOf(record: UsageRecord): readonly (string | null)[] {
-  return HEADER.map((column) => {
-    const value = record[column] ?? null;
-    return typeof value === 'number' ? String(value) : value;
-  });
 }

@@ -136,6 +136,18 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     expect(more).toEqual([]);
   });
 
+  test('`usage export --format cloudevents` prints events of what has ended, and refuses a span that has not', async () => {
+    const id = await createKey(env, '--plan', 'pro');
+    await spend(env, id, recorded, 2);
+    const open = await run(env, 'usage', 'export', '--format', 'cloudevents', ...EVERYTHING);
+    expect(open).toMatchObject({ code: 2, stdout: '' });
+    expect(open.stderr).toContain('Leave --to out, or let it end at ');
+    expect(await run(env, 'usage', 'export', '--format', 'cloudevents', '--from', '2d')).toMatchObject({
+      code: 0,
+      stdout: '',
+    });
+  });
+
   test('`usage export` leaves out the present day unless it is told where to end', async () => {
     const id = await createKey(env, '--plan', 'pro');
     await spend(env, id, recorded, 2);
@@ -389,7 +401,7 @@ describe.each(Object.keys(STORES))('on %s', (name) => {
     [['--from', '93d'], /^--from is too early: days are kept for the last 92\./],
     [['--from', '3d', '--step', 'hour'], /^--from is too early: hours .*--step day/],
     [['--from', '1d', '--to', '2d'], /^--from is later than --to\.$/m],
-    [['--from', '1d', '--format', 'xml'], /^--format must be ndjson or csv\.$/m],
+    [['--from', '1d', '--format', 'xml'], /^--format must be ndjson, csv or cloudevents\.$/m],
     [['--from', '1d', '--step', 'week'], /^--step must be hour or day\.$/m],
   ])('`usage export` with %j is wrong usage', async (words, stderr) => {
     expect(await run(env, 'usage', 'export', ...words)).toMatchObject({
