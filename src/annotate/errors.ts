@@ -17,6 +17,8 @@ export interface ErrorResponse {
   /** The interface's Error as JSON text. */
   readonly body: string;
   readonly closes: boolean;
+  /** The names of the policies, as in RateLimit-Policy, that had too little left for the request; absent if it was not that. */
+  readonly violated?: readonly string[];
   /** Whether the whole connection ends with this response, even if it carries other requests (HTTP/2). */
   readonly endsSession?: boolean;
 }
@@ -125,10 +127,11 @@ export function insufficientScope(scopes: readonly string[]): ErrorResponse {
 /** 429 for an address that has spent its failed-authentication budget (contract section 4). `nowMs` in Unix milliseconds. */
 export function tooManyFailedAttempts({ limit, resetAtMs }: AddressBudget, nowMs: number): ErrorResponse {
   const seconds = retryAfterSeconds(resetAtMs, nowMs);
-  return errorResponse('too_many_failed_attempts', ERRORS.too_many_failed_attempts.sentence(seconds), {
+  const error = errorResponse('too_many_failed_attempts', ERRORS.too_many_failed_attempts.sentence(seconds), {
     fields: ['Retry-After', String(seconds)],
     details: { window: 'minute', limit, resetAt: Math.ceil(resetAtMs / 1000) },
   });
+  return { ...error, violated: ['failed-authentication'] };
 }
 
 /** A program whose caller waits for it should not sleep for longer, seconds. */
@@ -145,7 +148,7 @@ function waitFields(seconds: number | null): readonly string[] {
 }
 
 /** 429 for a quota (contract section 4). */
-export function rateLimitExceeded({ binding, retryAtMs, nowMs, allowance }: Refused): ErrorResponse {
+export function rateLimitExceeded({ binding, windows, retryAtMs, nowMs, allowance }: Refused): ErrorResponse {
   const seconds = retryAtMs === null ? null : retryAfterSeconds(retryAtMs, nowMs);
   const { window, name, limit, unit, needed, remaining } = binding;
   const budget = refusingBudget(allowance, binding);
@@ -159,13 +162,14 @@ export function rateLimitExceeded({ binding, retryAtMs, nowMs, allowance }: Refu
     mayBeBanned: allowance.bans !== null,
   });
   const details = { window, limit, resetAt: Math.ceil(binding.resetAtMs / 1000) };
-  return errorResponse('rate_limit_exceeded', message, {
+  const error = errorResponse('rate_limit_exceeded', message, {
     fields: waitFields(seconds),
     details:
       allowance.budgets.length === 1
         ? details
         : { ...details, name, ...(unit === null ? {} : { unit }), scope: budget.scope },
   });
+  return { ...error, violated: windows.filter(({ remaining, needed }) => remaining < needed).map(({ name }) => name) };
 }
 
 function refusingBudget({ budgets }: Allowance, { name, window }: CountedWindow): Budget {

@@ -1,3 +1,4 @@
+import { ERRORS } from '../errors/catalogue.ts';
 import type { ErrorFormName } from '../errors/forms.ts';
 import type { ErrorResponse } from './errors.ts';
 
@@ -14,17 +15,27 @@ interface Members {
  * @param type the page that documents the error, with its code; null if there is none
  */
 export function jsonBodyOf(error: ErrorResponse, form: Exclude<ErrorFormName, 'own'>, type: string | null): string {
-  return JSON.stringify(BODIES[form](JSON.parse(error.body) as Members, type));
+  return JSON.stringify(BODIES[form](JSON.parse(error.body) as Members, type, error));
+}
+
+/** As registered by draft-ietf-httpapi-ratelimit-headers-11 section 6. A policy may have chosen a code of its own. */
+function problemTypeOf(code: string): object {
+  const { problem } = (ERRORS as Readonly<Record<string, { readonly problem?: string }>>)[code] ?? {};
+  return problem === undefined ? {} : { type: `https://iana.org/assignments/http-problem-types#${problem}` };
 }
 
 const BODIES: Readonly<
-  Record<Exclude<ErrorFormName, 'own'>, (error: Members, type: string | null) => Record<string, unknown>>
+  Record<
+    Exclude<ErrorFormName, 'own'>,
+    (error: Members, type: string | null, response: ErrorResponse) => Record<string, unknown>
+  >
 > = {
-  /** RFC 9457 section 3.1. Without documentation the type is left out, which means `about:blank`. */
-  problem: ({ code, message, status, details }, type) => ({
-    ...(type === null ? {} : { type }),
+  /** RFC 9457 section 3.1. Most errors without documentation have no type, which means `about:blank`. */
+  problem: ({ code, message, status, details }, type, response) => ({
+    ...(type === null ? problemTypeOf(code) : { type }),
     title: titleOf(code),
     ...{ status, detail: message, code, details },
+    ...(response.violated === undefined ? {} : { 'violated-policies': response.violated }),
   }),
   /** The official clients read `error` of the body up to version 6, and its other members from version 7 on. */
   openai: (error) => ({

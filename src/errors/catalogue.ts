@@ -3,6 +3,8 @@ interface ErrorEntry {
   readonly status: number;
   /** Whether the gateway closes the connection after the response, even if it has read the whole request. */
   readonly closes: boolean;
+  /** Its problem type of draft-ietf-httpapi-ratelimit-headers-11 section 6. */
+  readonly problem?: 'quota-exceeded' | 'temporary-reduced-capacity' | 'abnormal-usage-detected';
   /**
    * The message of the response, for the developer of the client, without internals of the gateway. It is a function if
    * it depends on the request. A code with several causes may have further messages, in the files that find those causes.
@@ -226,6 +228,7 @@ export const ERRORS = {
   rate_limit_exceeded: {
     status: 429,
     closes: false,
+    problem: 'quota-exceeded',
     sentence: ({ source, quota, needed, unit, remaining, retryAfterSeconds, mayBeBanned }: SpentLimit) => {
       const takes = unit === null ? `costs ${needed}` : `takes ${needed} ${unit} in advance`;
       if (retryAfterSeconds === null)
@@ -246,6 +249,7 @@ export const ERRORS = {
   api_key_banned: {
     status: 429,
     closes: false,
+    problem: 'abnormal-usage-detected',
     sentence: (retryAfterSeconds: number, scope: 'key' | 'customer') =>
       `${scope === 'key' ? 'This API key is banned because it kept sending requests after a 429.' : 'All API keys of this customer are banned because requests with some of them kept coming after a 429.'} Retry after ${retryAfterSeconds} s; each further ban lasts longer.`,
     when: 'The caller kept sending requests after a 429 and is banned. `details` has the end of the ban and which ban it is, and its `scope` under the same condition as `rate_limit_exceeded`.',
@@ -258,6 +262,7 @@ export const ERRORS = {
   too_many_failed_attempts: {
     status: 429,
     closes: false,
+    problem: 'quota-exceeded',
     sentence: (retryAfterSeconds: number) =>
       `Too many requests without a valid API key came from this address. Retry after ${retryAfterSeconds} s, with a valid key.`,
     when: 'The address has used up `failed-authentication`. A good key from the same address still passes, and so does a good token that was verified recently.',
@@ -269,6 +274,7 @@ export const ERRORS = {
   too_many_in_flight: {
     status: 429,
     closes: false,
+    problem: 'temporary-reduced-capacity',
     sentence:
       'Too many requests of this caller are in flight. Wait for answers before sending more. This request was not counted.',
     when: 'The caller has as many requests in flight as its fair share of the upstream allows (`upstreams.NAME.fairShare`), or its requests had to wait too long because it used more than its share of the serving thread. It is not a strike.',
@@ -281,6 +287,7 @@ export const ERRORS = {
   in_flight_limit_exceeded: {
     status: 429,
     closes: false,
+    problem: 'quota-exceeded',
     sentence: (limit: number, scope: 'key' | 'customer') =>
       `At most ${limit} requests of this ${scope === 'key' ? 'API key' : 'customer'} may be in flight at a time. Wait for answers before sending more. This request was not counted.`,
     when: 'The caller, or its customer, has as many requests in flight over all gateways as its plan allows (`in-flight`). It is not a strike.',
@@ -363,6 +370,7 @@ export const ERRORS = {
   overloaded: {
     status: 503,
     closes: false,
+    problem: 'temporary-reduced-capacity',
     sentence: 'Too many requests are waiting for the service behind the gateway. Retry shortly.',
     when: 'The connections and the queue of the upstream are full, the maximum number of WebSockets is open, or too many bodies wait to be checked (`validate`).',
     remedy: 'Try again as `Retry-After` says.',

@@ -92,6 +92,15 @@ test.each([
   expect(await response.json()).toMatchObject(body);
 });
 
+test('problem details have the type and the violated policies of the draft of RateLimit fields', async () => {
+  const problemOf = async (path: string, key: string) => (await (await ask(path, key)).json()) as object;
+  expect(await problemOf('/problem/x', spent)).toMatchObject({
+    type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
+    'violated-policies': ['day'],
+  });
+  expect(await problemOf('/problem/x', free)).not.toHaveProperty('violated-policies');
+});
+
 test('a refusal keeps details, Retry-After and the rate-limit fields in each form, and HEAD gets the same head', async () => {
   for (const form of ERROR_FORMS) {
     const [got, head] = [

@@ -66,6 +66,7 @@ describe('a client', () => {
       detail: expect.stringContaining('costs 1'),
       code: 'rate_limit_exceeded',
       details: { window: 'minute', limit: 0, resetAt: expect.any(Number) },
+      'violated-policies': ['minute'],
     });
   });
 
