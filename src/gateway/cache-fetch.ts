@@ -18,8 +18,11 @@ export interface CacheLookUp {
   readonly rules: Rules;
 }
 
-const NOT_MODIFIED = 304;
 const NO_CONTENT = 204;
+const PARTIAL_CONTENT = 206;
+const NOT_MODIFIED = 304;
+const NOT_SATISFIABLE = 416;
+const NO_BODY = Buffer.alloc(0);
 const CACHE_STATUS = 'Cache-Status';
 /** The name of this cache in Cache-Status. */
 const CACHE_NAME = 'Tollgate';
@@ -114,9 +117,9 @@ export class Fetching implements ForwardHooks, AnswerBodyReader, Arriving {
     const confirmed = validated.confirmedBy(head, request, rules, this.record.target);
     const isStored = confirmed !== null && cache.keep(key, request, confirmed);
     this.#fetch?.end(isStored ? 'stored' : 'not_stored');
-    const answered = headOf(confirmed ?? validated, request, `fwd=${this.#why}; fwd-status=304`);
+    const { head: answered, body } = answerOf(confirmed ?? validated, request, `fwd=${this.#why}; fwd-status=304`);
     this.#hooks.head(answered);
-    return answered.framing === 'none' ? null : validated.body;
+    return body;
   }
 
   chunk(bytes: Buffer): void {
@@ -209,26 +212,38 @@ export class NoClient implements ResponseBody {
   removeListener(): void {}
 }
 
-/** The head of a stored response for a client; a 304 if the client has the response already. @param status for Cache-Status (RFC 9211) */
-export function headOf(stored: StoredResponse, request: CacheableRequest, status: string): ResponseHead {
+/** What a client gets of a stored response. */
+interface StoredAnswer {
+  readonly head: ResponseHead;
+  /** Null if it gets none. */
+  readonly body: Buffer | null;
+}
+
+/**
+ * A stored response for a client: a 304 if the client has it already, and a 206 or a 416 if the client asks for a part of it.
+ * @param said for Cache-Status (RFC 9211)
+ */
+export function answerOf(stored: StoredResponse, request: CacheableRequest, said: string): StoredAnswer {
   const isKnown = stored.status === 200 && stored.isKnownTo(request);
+  const part = isKnown ? null : stored.partFor(request);
+  const age = ['Age', String(stored.age), CACHE_STATUS, `${CACHE_NAME}; ${said}`];
+  if (isKnown) return answerWith(NOT_MODIFIED, [...stored.fieldsWithoutBody, ...age], null);
   const { length } = stored.body;
-  const hasLength = !isKnown && stored.status !== NO_CONTENT;
-  const fields = [
-    ...(isKnown ? stored.fieldsWithoutBody : stored.fields),
-    ...(hasLength ? ['Content-Length', String(length)] : []),
-    ...['Age', String(stored.age), CACHE_STATUS, `${CACHE_NAME}; ${status}`],
-  ];
-  return {
-    status: isKnown ? NOT_MODIFIED : stored.status,
-    fields,
-    values: fieldValues(fields).values,
-    lines: null,
-    framing: isKnown || length === 0 ? 'none' : 'length',
-    length: isKnown ? 0 : length,
-    keepsAlive: true,
-    keepAlive: [],
-  };
+  if (part === 'beyond') return answerWith(NOT_SATISFIABLE, ['Content-Range', `bytes */${length}`, ...age], NO_BODY);
+  if (part === null) return answerWith(stored.status, [...stored.fields, ...age], stored.body);
+  const range = ['Content-Range', `bytes ${part.from}-${part.to - 1}/${length}`];
+  const body = stored.body.subarray(part.from, part.to);
+  return answerWith(PARTIAL_CONTENT, [...stored.fieldsOfPart, ...range, ...age], body);
+}
+
+/** @param body null for a response that has no Content-Length either */
+function answerWith(status: number, fields: readonly string[], body: Buffer | null): StoredAnswer {
+  const length = body?.length ?? 0;
+  const hasLength = body !== null && status !== NO_CONTENT;
+  const all = hasLength ? [...fields, 'Content-Length', String(length)] : fields;
+  const framing = length === 0 ? 'none' : 'length';
+  const head = { status, fields: all, values: fieldValues(all).values, lines: null, framing, length } as const;
+  return { head: { ...head, keepsAlive: true, keepAlive: [] }, body: length === 0 ? null : body };
 }
 
 /** A stored body up to this size is written at once. */

@@ -9,6 +9,7 @@ import {
   type CacheableRequest,
   fieldsByName,
   fieldsWithout,
+  isOneRange,
   type StoredResponse,
 } from '../forward/cache/stored-response.ts';
 import { ClientGoneError, faultOf } from '../forward/faults.ts';
@@ -20,7 +21,7 @@ import { linesOf } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { CachedRoute } from '../routing/route.ts';
 import type { Match } from '../routing/router.ts';
-import { type CacheLookUp, Fetching, headOf, inBackground, NoClient, StoredBody } from './cache-fetch.ts';
+import { answerOf, type CacheLookUp, Fetching, inBackground, NoClient, StoredBody } from './cache-fetch.ts';
 import type { Caller } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import {
@@ -39,9 +40,10 @@ import { attemptInTurn } from './resume.ts';
  * An admitted GET on a route with `cache`: answered from memory, or forwarded so that its response is kept (RFC 9111).
  */
 
-/** Fields of a request that ask for a part of the response or set a condition on a change: only the service knows the answer. */
-const FOR_THE_SERVICE = ['range', 'if-range', 'if-match', 'if-unmodified-since'];
-const CONDITIONS: ReadonlySet<string> = new Set(['if-none-match', 'if-modified-since']);
+/** Fields of a request that set a condition on a change: only the service knows the answer. */
+const FOR_THE_SERVICE = ['if-match', 'if-unmodified-since'];
+/** Fields by which a client asks for less than the whole response. */
+const FOR_LESS: ReadonlySet<string> = new Set(['if-none-match', 'if-modified-since', 'range', 'if-range']);
 
 /** The passage of a request on a route with `cache`. */
 export class CachedRequest implements Passage {
@@ -104,13 +106,11 @@ export class CachedRequest implements Passage {
     const known = { head, match, caller, origin, fieldsOfPolicies, acceptEncoding, checkedBody: null };
     const fields = requestFieldsOf(deps, { ...known, traceFields: null, record: { requestId: '' } });
     const request = { target: targetFor(deps, known), fields: fieldsByName(fields) };
-    this.#lookUp = {
-      cache,
-      key: keyOf(match, head, caller, request, rules),
-      request,
-      rules: { policies: cache.policies, ttlSeconds: rules.ttlSeconds },
-    };
-    this.#found = cache.find(this.#lookUp.key, request);
+    const key = keyOf(match, head, caller, request, rules);
+    this.#found = cache.find(key, request);
+    // A part is answered from a whole response. The part that the service answers with is not kept.
+    if (request.fields.range !== undefined && !this.#isAnswered) return;
+    this.#lookUp = { cache, key, request, rules: { policies: cache.policies, ttlSeconds: rules.ttlSeconds } };
   }
 }
 
@@ -125,7 +125,8 @@ function isKnownLate({ route }: Match): boolean {
 function isForCache({ method, body, fields }: Head): boolean {
   if ((method !== 'GET' && method !== 'HEAD') || body !== 'none') return false;
   const byName = fields.derived(fieldsByName);
-  return FOR_THE_SERVICE.every((name) => byName[name] === undefined);
+  if (FOR_THE_SERVICE.some((name) => byName[name] !== undefined)) return false;
+  return byName.range === undefined || (method === 'GET' && isOneRange(byName.range));
 }
 
 /** What a service may make links and sessions of, besides all X-Forwarded-* but the address. */
@@ -193,17 +194,18 @@ class CacheTurn {
     const { passing, body } = passingOf(this.#deps, this.#request, this.#response, this.#admitted);
     record.answeredFromCache(use === 'fresh' ? 'hit' : 'stale');
     passing.sent?.();
-    const head = headOf(stored, lookUp.request, `hit; ttl=${stored.freshFor}`);
-    passing.head(head, stored.servedBy);
+    const answer = answerOf(stored, lookUp.request, `hit; ttl=${stored.freshFor}`);
+    passing.head(answer.head, stored.servedBy);
     if (use === 'stale_while_revalidating') this.#revalidate(lookUp, stored, passing);
-    if (head.framing === 'none' || passing.method === 'HEAD') {
+    if (answer.body === null || passing.method === 'HEAD') {
       body.end();
       passing.done({ kind: 'answered' });
       return null;
     }
-    record.bytesOut = head.length;
+    record.bytesOut = answer.body.length;
+    // A part costs what the service says of the whole.
     passing.reader?.chunk(stored.body);
-    const written = new StoredBody(body, stored.body, this.#deps.writeTimeoutMs, (result) => passing.done(result));
+    const written = new StoredBody(body, answer.body, this.#deps.writeTimeoutMs, (result) => passing.done(result));
     written.write();
     return written;
   }
@@ -296,7 +298,7 @@ function validating(
   admitted: AdmittedRequest,
   conditions: readonly string[],
 ): ForwardRequest {
-  const kept = fieldsWithout(requestFieldsOf(deps, admitted), CONDITIONS);
+  const kept = fieldsWithout(requestFieldsOf(deps, admitted), FOR_LESS);
   return {
     method,
     target,

@@ -1,5 +1,5 @@
 import { createConnection } from 'node:net';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { valuesOf } from '../support/http-message.ts';
 import { rawExchange } from '../support/raw-http.ts';
@@ -207,16 +207,77 @@ test('a change through the gateway removes what is stored for its target, for al
   expect((await ask(all)).text).toBe('answer 6');
 });
 
-test('requests for a part, and those with a body or a condition for a change, go to the service', async () => {
+test('requests for several parts, and those with a condition for a change, go to the service', async () => {
   const all = await cached(numbered({ 'cache-control': 'max-age=60', etag: '"1"' }));
   await ask(all);
-  const part = await ask(all, '/v1/pets/1', { headers: { range: 'bytes=0-1' } });
+  const parts = await ask(all, '/v1/pets/1', { headers: { range: 'bytes=0-1,3-4' } });
   const conditional = await ask(all, '/v1/pets/1', { headers: { 'if-match': '"1"' } });
-  expect([part.text, conditional.text]).toEqual(['answer 2', 'answer 3']);
-  expect(part.fields.get('cache-status')).toBeNull();
+  expect([parts.text, conditional.text]).toEqual(['answer 2', 'answer 3']);
+  expect(parts.fields.get('cache-status')).toBeNull();
   const anew = await ask(all, '/v1/pets/1', { headers: { 'cache-control': 'no-cache' } });
   expect(anew.text).toBe('answer 4');
   expect(anew.fields.get('cache-status')).toBe('Tollgate; fwd=request; fwd-status=200; stored');
+});
+
+describe('a request for a part', () => {
+  /** A service that has ten bytes, and answers a Range itself. */
+  const ten: UpstreamHandler = (request, response) => {
+    const own = { 'cache-control': 'max-age=60', etag: '"1"', 'content-digest': 'sha-256=:YQ==:', 'x-own': 'kept' };
+    const isPart = request.headers.range !== undefined;
+    response.writeHead(isPart ? 206 : 200, isPart ? { ...own, 'content-range': 'bytes 0-0/10' } : own);
+    response.end(isPart ? '0' : '0123456789');
+  };
+  const raw = async ({ gateway, key }: Cached, ...fields: string[]) => {
+    const lines = [`Host: 127.0.0.1:${gateway.port}`, `Authorization: Bearer ${key}`, ...fields].join('\r\n');
+    const [response] = (await rawExchange(gateway.port, `GET /v1/pets/1 HTTP/1.1\r\n${lines}\r\n\r\n`)).responses;
+    const [range = null] = valuesOf(response!.headers, 'content-range');
+    return { status: response!.status, range, text: response!.body.toString(), headers: response!.headers };
+  };
+
+  test('is answered with 206 from a stored response, which keeps its fields', async () => {
+    const all = await cached(ten);
+    await ask(all);
+    const part = await raw(all, 'Range: bytes=2-4');
+    expect(part).toMatchObject({ status: 206, range: 'bytes 2-4/10', text: '234' });
+    expect(['content-length', 'etag', 'x-own'].map((name) => valuesOf(part.headers, name))).toEqual([
+      ['3'],
+      ['"1"'],
+      ['kept'],
+    ]);
+    expect(valuesOf(part.headers, 'content-digest')).toEqual([]);
+    expect(valuesOf(part.headers, 'cache-status')[0]).toMatch(/^Tollgate; hit/);
+    expect(await raw(all, 'Range: bytes=20-')).toMatchObject({ status: 416, range: 'bytes */10', text: '' });
+    const known = await raw(all, 'Range: bytes=2-4', 'If-None-Match: "1"');
+    expect(known).toMatchObject({ status: 304, range: null, text: '' });
+    expect(all.service.requests).toHaveLength(1);
+  });
+
+  test('goes to the service while nothing is stored, whose part is neither kept nor given to others (reliability 585)', async () => {
+    const all = await cached(ten, '{ shared: true }');
+    expect(await raw(all, 'Range: bytes=0-0')).toMatchObject({ status: 206, text: '0' });
+    expect((await ask(all)).text).toBe('0123456789');
+    expect((await ask(all)).fields.get('cache-status')).toMatch(/^Tollgate; hit/);
+    expect(all.service.requests).toHaveLength(2);
+  });
+
+  test('of another version than the stored one gets all of it (reliability 586)', async () => {
+    const all = await cached(ten);
+    await ask(all);
+    expect(await raw(all, 'Range: bytes=2-4', 'If-Range: "1"')).toMatchObject({ status: 206, text: '234' });
+    expect(await raw(all, 'Range: bytes=2-4', 'If-Range: "0"')).toMatchObject({ status: 200, text: '0123456789' });
+  });
+
+  test('of a stale response is given while the whole is renewed in the background', async () => {
+    let answers = 0;
+    const all = await cached((_request, response) => {
+      const fresh = ++answers === 1 ? 'max-age=0, stale-while-revalidate=60' : 'max-age=60';
+      response.writeHead(200, { 'cache-control': fresh }).end(`answer ${answers}`);
+    });
+    await ask(all);
+    expect(await raw(all, 'Range: bytes=-1')).toMatchObject({ status: 206, text: '1' });
+    await expect.poll(async () => (await raw(all, 'Range: bytes=-1')).text).toBe('2');
+    expect(all.service.requests[1]!.values('range')).toEqual([]);
+  });
 });
 
 test('what is fresh is given while the service is away, and to a caller whose places at it are taken', async () => {

@@ -34,6 +34,25 @@ const OVERHEAD_BYTES = 2_048;
 /** The fields that a 304 has to a client (RFC 9110 section 15.4.5) are all but these, which describe the body. */
 const OF_BODY: ReadonlySet<string> = new Set(['content-length', 'content-encoding', 'content-type', 'content-range']);
 
+/** What describes the bytes of one message (RFC 9530 section 2), which a part does not have. */
+const OF_MESSAGE: ReadonlySet<string> = new Set(['content-digest', 'content-md5']);
+
+/** One range of bytes (RFC 9110 section 14.1.2): its first and last position, or how many at the end. */
+const RANGE = /^bytes=(?:(\d+)-(\d*)|-(\d+))$/i;
+/** How much older than its Date a Last-Modified is that no other response has (RFC 9110 section 8.8.2.2), milliseconds. */
+const STRONG_AFTER_MS = 1_000;
+
+/** A part of a body: the position of its first byte, and that behind its last one. */
+interface Part {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** @param range the value of Range @returns whether a stored response can answer it; several ranges and other units are for the service */
+export function isOneRange(range: string): boolean {
+  return RANGE.test(range);
+}
+
 /** Written anew for each client: how long the response has been here, and how its body is framed. */
 const RECEIVED: ReadonlySet<string> = new Set(['age', 'content-length', 'transfer-encoding']);
 /** A response that depends on all fields, or on one that no two requests share, serves no other request. */
@@ -179,6 +198,36 @@ export class StoredResponse implements CacheableHead {
   /** The fields of a 304 in its place. */
   get fieldsWithoutBody(): readonly string[] {
     return fieldsWithout(this.fields, OF_BODY);
+  }
+
+  /** The fields of a 206 in its place, but for those that say which part it has. */
+  get fieldsOfPart(): readonly string[] {
+    return fieldsWithout(this.fields, OF_MESSAGE);
+  }
+
+  /**
+   * The part of the body that a request asks for (RFC 9110 section 14.2).
+   * @returns null if it gets the whole response; `beyond` if the body has no byte of the part
+   */
+  partFor({ fields }: CacheableRequest): Part | 'beyond' | null {
+    const { length } = this.body;
+    const asked = RANGE.exec(fields.range ?? '');
+    if (asked === null || this.status !== 200 || length === 0 || !this.#isOneOf(fields['if-range'])) return null;
+    const [, first = '', last = '', atEnd] = asked;
+    if (last !== '' && Number(last) < Number(first)) return null;
+    const from = atEnd === undefined ? Number(first) : Math.max(0, length - Number(atEnd));
+    return from >= length ? 'beyond' : { from, to: last === '' ? length : Math.min(length, Number(last) + 1) };
+  }
+
+  /**
+   * Attack: the client has a part of an earlier version, and would join the two. So a validator that other versions may share is no match
+   * (RFC 9110 section 13.1.5).
+   */
+  #isOneOf(ifRange: string | undefined): boolean {
+    if (ifRange === undefined) return true;
+    const { etag, 'last-modified': lastModified, date } = fieldsByName(this.fields);
+    if (ifRange.startsWith('"')) return ifRange === etag;
+    return ifRange === lastModified && Date.parse(date ?? '') - Date.parse(lastModified) >= STRONG_AFTER_MS;
   }
 }
 
