@@ -228,7 +228,9 @@ const keySource = z
           .string(cookieRule)
           .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/, cookieRule)
           .refine((name) => !isConsoleCookie(name), cookieRule)
-          .describe('Name of a cookie whose value is the key. That of a request from another site is not read.'),
+          .describe(
+            'Name of a cookie whose value is the key. It is not read in a request that a page of another site may have made a browser send.',
+          ),
       }),
       z.strictObject({
         subprotocol: z

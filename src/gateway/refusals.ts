@@ -101,7 +101,8 @@ export function notIdentified(
       const { code, token, cause } = identified;
       const unread =
         code === 'missing_api_key'
-          ? unreadKeyPlace(fields.rawHeaders, target.slice(path.length), keySources?.readsAuthorization ?? true)
+          ? (keySources?.unreadCookie(fields.rawHeaders) ??
+            unreadKeyPlace(fields.rawHeaders, target.slice(path.length), keySources?.readsAuthorization ?? true))
           : null;
       const error = unauthorized(code, token, {
         places: keySources?.places,

@@ -84,9 +84,19 @@ export class KeySources implements KeyPlaces {
    * itself. So the cookie of such a request is no key.
    */
   #inCookies(rawHeaders: readonly string[]): Credentials {
-    const values = this.#cookies.flatMap((name) => cookieValues(valuesOf(rawHeaders, 'cookie'), name));
+    const values = this.#cookieValues(rawHeaders);
     if (values.length > 1) return AMBIGUOUS;
-    return values.length === 0 || isOfOtherSite(rawHeaders) ? MISSING : credentialsOf(values[0]!);
+    return values.length === 0 || mayBeOfOtherSite(rawHeaders) ? MISSING : credentialsOf(values[0]!);
+  }
+
+  #cookieValues(rawHeaders: readonly string[]): readonly string[] {
+    return this.#cookies.flatMap((name) => cookieValues(valuesOf(rawHeaders, 'cookie'), name));
+  }
+
+  /** Names the cookie of a request without a key in words, for the message of its 401; null if it has no cookie with a value. */
+  unreadCookie(rawHeaders: readonly string[]): string | null {
+    const isSent = this.#cookieValues(rawHeaders).some((value) => value !== '');
+    return isSent ? '`Cookie` of a request that may come from a page of another site' : null;
   }
 
   #inProtocols(rawHeaders: readonly string[]): Credentials {
@@ -195,17 +205,26 @@ function protocolsIn(values: readonly string[]): readonly string[] {
 }
 
 /**
- * Whether a page of another site made the browser send a request: by Sec-Fetch-Site (Fetch Metadata) or, from a browser without that, by an
- * Origin that is not of this host.
+ * Whether a page of another site may have made the browser send a request: by Sec-Fetch-Site (Fetch Metadata), without that by an Origin, and
+ * without both by a Referer that is not of this host.
+ *
+ * Attack: a page leads the browser to a gateway over plain HTTP, where no browser sends Sec-Fetch-Site, nor Origin with a GET, and the page
+ * can leave out the Referer. So what says that it is a browser, as no page can prevent, is of this host only if one of them says so.
  */
-function isOfOtherSite(rawHeaders: readonly string[]): boolean {
+function mayBeOfOtherSite(rawHeaders: readonly string[]): boolean {
   const sites = valuesOf(rawHeaders, 'sec-fetch-site');
   if (sites.length > 0)
     return !sites.every((site) => site === 'same-origin' || site === 'same-site' || site === 'none');
+  const host = onlyValue(rawHeaders, 'host')?.toLowerCase() ?? null;
   const origins = valuesOf(rawHeaders, 'origin');
-  const host = onlyValue(rawHeaders, 'host')?.toLowerCase();
-  return origins.some((origin) => origin.toLowerCase().replace(/^https?:\/\//, '') !== host);
+  const pages = origins.length > 0 ? origins : valuesOf(rawHeaders, 'referer');
+  if (pages.length > 0) return pages.some((page) => HOST_OF_PAGE.exec(page)?.[1]?.toLowerCase() !== host);
+  return valuesOf(rawHeaders, 'user-agent').some((name) => BROWSER.test(name));
 }
+
+const HOST_OF_PAGE = /^https?:\/\/([^/?#]*)/i;
+/** All browsers, and hardly anything else, begin their names so. */
+const BROWSER = /^mozilla\//i;
 
 /** A key without a scheme in front of it. An empty value counts as no key, because many clients send it for an unset variable. */
 function credentialsOf(token: string): Credentials {

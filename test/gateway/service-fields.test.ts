@@ -52,6 +52,7 @@ async function ask(gateway: TestGateway, target: string, fields: readonly string
   const seen = upstream.requests[before];
   return {
     status: responses[0]!.status,
+    body: responses[0]!.body.toString(),
     header: (name: string) => responses[0]!.header(name),
     values: (name: string) => seen?.values(name) ?? null,
   };
@@ -170,13 +171,28 @@ describe('a key', () => {
       expect((await ask(gateway, '/plain/a', fields)).status, fields.join()).toBe(400);
   });
 
-  test('in a cookie is none in a request from another site (reliability 535)', async () => {
+  test('in a cookie is none in a request that may be from another site (reliability 535, 589)', async () => {
     const { gateway, key } = await open(PLACES);
     const status = async (...fields: string[]) =>
       (await ask(gateway, '/plain/a', [`Cookie: sid=${key}`, ...fields])).status;
-    for (const own of ['Sec-Fetch-Site: same-origin', 'Sec-Fetch-Site: none', 'Origin: https://api.example.com'])
+    const browser = 'User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:145.0)';
+    for (const own of [
+      'Sec-Fetch-Site: same-origin',
+      'Sec-Fetch-Site: none',
+      'Origin: https://api.example.com',
+      'Referer: http://api.example.com/page?a',
+      `${browser}\r\nSec-Fetch-Site: none`,
+      `${browser}\r\nOrigin: http://api.example.com`,
+      `${browser}\r\nReferer: http://API.example.com/`,
+      'User-Agent: curl/8.5.0',
+    ])
       expect(await status(own), own).toBe(200);
     for (const other of [
+      browser,
+      `${browser}\r\nReferer: http://evil.example/api.example.com`,
+      'Referer: http://api.example.com@evil.example/',
+      'Referer: about:blank',
+      'Origin: https://evil.example\r\nReferer: https://api.example.com/',
       'Sec-Fetch-Site: cross-site',
       'Origin: https://evil.example',
       'Origin: null',
@@ -184,6 +200,8 @@ describe('a key', () => {
       'Sec-Fetch-Site: same-origin\r\nSec-Fetch-Site: cross-site',
     ])
       expect(await status(other), other).toBe(401);
+    const { body } = await ask(gateway, '/plain/a', [`Cookie: sid=${key}`, browser]);
+    expect(body).toContain('`Cookie` of a request that may come from a page of another site is not read here');
   });
 
   test('in a protocol opens a WebSocket, and the service sees the other protocols', async () => {
