@@ -1,7 +1,7 @@
 import type { ErrorFormName } from '../errors/forms.ts';
 import type { ErrorRules } from './error-rules.ts';
 import type { ErrorForm, ErrorResponse, FormRequest } from './errors.ts';
-import { asksInGrpc, grpcForm } from './grpc-errors.ts';
+import { grpcFormOf } from './grpc-errors.ts';
 
 /**
  * The one place that chooses the form of an error.
@@ -13,7 +13,8 @@ export function formOf(
   rules: ErrorRules,
   ofRoute: ErrorFormName | null,
 ): ErrorForm {
-  if (asksInGrpc(request)) return grpcForm(error);
+  const grpc = grpcFormOf(error, request);
+  if (grpc !== null) return grpc;
   const { body, contentType, fields } = rules.shown(error, ofRoute, request.rawHeaders);
   const ofBody = ['Content-Type', contentType, 'Content-Length', String(Buffer.byteLength(body))];
   return { status: error.status, fields: [...error.fields, ...fields, ...ofBody], body };

@@ -28,13 +28,15 @@ export interface ErrorForm {
   readonly status: number;
   /** Names and values in turn. */
   readonly fields: readonly string[];
-  readonly body: string;
+  readonly body: string | Buffer;
 }
 
 /** What of a request decides about the form of its errors. */
 export interface FormRequest {
   /** As they were received, whether or not the head passed its checks; names and values in turn. */
   readonly rawHeaders: readonly string[];
+  /** Null if it could not be read. */
+  readonly method: string | null;
   /** Whether the client may get trailers: on a stream of HTTP/2. */
   readonly takesTrailers: boolean;
 }

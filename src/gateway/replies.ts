@@ -3,6 +3,7 @@ import type { Banned, Crowded, Refused, Verdict } from '../admit/verdict.ts';
 import type { CorsFields } from '../annotate/cors.ts';
 import { formOf } from '../annotate/error-form.ts';
 import type { ErrorForm, ErrorResponse } from '../annotate/errors.ts';
+import { asksInGrpcWeb } from '../annotate/grpc-errors.ts';
 import type { RefusalResponse } from '../annotate/refusal-lines.ts';
 import { type ClientAddress, type ClientResponse, isTrailerStream } from '../http1/client.ts';
 import { type Variables, withRules } from '../http1/field-rules.ts';
@@ -98,6 +99,7 @@ interface SessionStream {
  * One of the gateway's own error responses, in the form that its route names or its client asks for.
  * @param fields the fields of every response; the error's own fields follow them
  * @param rawHeaders of the request
+ * @param method of the request; null if it could not be read
  * @param socket of the client
  * @param match null if the request has no route
  */
@@ -106,10 +108,11 @@ function formed(
   error: ErrorResponse,
   fields: readonly string[],
   rawHeaders: readonly string[],
+  method: string | null,
   socket: Socket,
   match: Match | null,
 ): ErrorForm {
-  const request = { rawHeaders, takesTrailers: isTrailerStream(socket) };
+  const request = { rawHeaders, method, takesTrailers: isTrailerStream(socket) };
   const form = formOf(error, request, errorRules, match?.route.errorForm ?? null);
   return { ...form, fields: [...fields, ...form.fields] };
 }
@@ -127,7 +130,7 @@ export function formedForUnparsed(
   const requestId = requestIdOf(rawHeaders) ?? deps.requestIds.next();
   const origin = deps.addresses.of({ socket, rawHeaders });
   const known = { requestId, origin, rawHeaders, match: null, caller: null, verdict: null };
-  return formed(deps, error, ownFieldsOf(deps, known, null), rawHeaders, socket, null);
+  return formed(deps, error, ownFieldsOf(deps, known, null), rawHeaders, null, socket, null);
 }
 
 /**
@@ -145,8 +148,8 @@ export function replyWithError(
   unread: boolean,
   match: Match | null,
 ): number {
-  const { rawHeaders, socket, method } = response.req;
-  const form = formed(deps, error, fields, rawHeaders, socket, match);
+  const { rawHeaders, socket, method = null } = response.req;
+  const form = formed(deps, error, fields, rawHeaders, method, socket, match);
   endIfLast(response, error, unread);
   response.writeHead(form.status, [...form.fields]);
   const body = method === 'HEAD' ? '' : form.body;
@@ -156,7 +159,7 @@ export function replyWithError(
 
 /**
  * The response to a refusal by its verdict, in the lines that it has in common with others.
- * @returns null if it has fields of its own, or is written by another reader than that of the fast path
+ * @returns null if it has fields or a form of its own, or is written by another reader than that of the fast path
  */
 export function commonRefusal(
   { refusalLines, cors, errorRules }: GatewayDeps,
@@ -167,6 +170,8 @@ export function commonRefusal(
   if (cors !== null || !errorRules.isPlain) return null;
   if (match !== null && (match.route.announcement !== null || match.route.errorForm !== null)) return null;
   if (verdict.kind === 'crowded' || response.writeLines === undefined) return null;
+  const { method, rawHeaders } = response.req;
+  if (method === 'POST' && asksInGrpcWeb(rawHeaders)) return null;
   return refusalLines.of(verdict);
 }
 

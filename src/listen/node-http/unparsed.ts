@@ -24,7 +24,7 @@ export interface UnparsedOptions extends HeadLimits {
     error: ErrorResponse,
     socket: Socket,
     rawHeaders: readonly string[],
-  ) => { readonly status: number; readonly fields: readonly string[]; readonly body: string };
+  ) => { readonly status: number; readonly fields: readonly string[]; readonly body: string | Buffer };
   /** Counts a response to bytes that node:http could not parse as a request. */
   readonly onUnparsed: (code: ErrorCode) => void;
   /** A client at this address has sent plain HTTP where HTTPS is spoken, and was told so. */
@@ -165,7 +165,9 @@ function answerRaw(
     return;
   }
   const { status, fields, body } = options.formed(error, socket, rawHeaders);
-  socket.write(rawResponse(status, fields, isHead ? '' : body));
+  const written = isHead ? '' : body;
+  if (typeof written === 'string') socket.write(rawResponse(status, fields, written));
+  else socket.write(Buffer.concat([Buffer.from(rawResponse(status, fields, '')), written]));
   closeGently(socket);
 }
 
@@ -176,6 +178,7 @@ function rawResponse(status: number, fields: readonly string[], body: string): s
 }
 
 const REASONS: Readonly<Record<number, string>> = {
+  200: 'OK',
   400: 'Bad Request',
   408: 'Request Timeout',
   413: 'Payload Too Large',
