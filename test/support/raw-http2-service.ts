@@ -22,10 +22,11 @@ export interface RawHttp2Service {
 
 /**
  * A service of HTTP/2 without TLS. It sends empty SETTINGS, or `first`, and then what the handler writes when a frame has arrived.
+ * @param options `first` null: it acknowledges no SETTINGS either
  */
 export async function startRawHttp2Service(
   handler: (frame: SeenFrame, connection: ServiceConnection) => unknown,
-  { first = settings() }: { readonly first?: Buffer } = {},
+  { first = settings() }: { readonly first?: Buffer | null } = {},
 ): Promise<RawHttp2Service> {
   const all: ServiceConnection[] = [];
   const server = createServer({ noDelay: true });
@@ -46,11 +47,12 @@ export async function startRawHttp2Service(
       hasPreface = true;
       held = takeFrames(held, (seen) => {
         frames.push(seen);
-        if (seen.type === TYPE.SETTINGS && seen.flags === 0) socket.write(frame(TYPE.SETTINGS, FLAG.ACK, 0));
+        if (first !== null && seen.type === TYPE.SETTINGS && seen.flags === 0)
+          socket.write(frame(TYPE.SETTINGS, FLAG.ACK, 0));
         handler(seen, connection);
       });
     });
-    socket.write(first);
+    if (first !== null) socket.write(first);
   });
   const { origin } = await listen(server);
   atEnd(connections.close);

@@ -1,7 +1,18 @@
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { openGateway, type TestGateway } from '../../support/gateway.ts';
-import { CODE, FLAG, fieldBlock, frame, rstStream, settings, TYPE, uint32 } from '../../support/http2-frames.ts';
+import {
+  CODE,
+  FLAG,
+  fieldBlock,
+  frame,
+  rstStream,
+  settings,
+  TYPE,
+  uint32,
+  windowUpdate,
+} from '../../support/http2-frames.ts';
+import { rawExchange } from '../../support/raw-http.ts';
 import type { SeenFrame } from '../../support/raw-http2.ts';
 import { type RawHttp2Service, type ServiceConnection, startRawHttp2Service } from '../../support/raw-http2-service.ts';
 
@@ -63,6 +74,15 @@ const atServer = async () => {
   expect(await get()).toEqual({ status: 200, body: '{}' });
 };
 
+afterAll(async () => {
+  // Whatever the service has done, each request has ended, here and in its place at the upstream.
+  await eventually(async () => {
+    const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
+    expect(metrics).toMatch(/^tollgate_in_flight 0$/m);
+    expect(metrics).toMatch(/^tollgate_upstream_in_flight\{[^}]*\} 0$/m);
+  });
+});
+
 describe('GOAWAY', () => {
   test('in the middle of a response lets it end; the next request has another connection (reliability 520)', async () => {
     const before = service.connections.length;
@@ -94,6 +114,21 @@ describe('GOAWAY', () => {
       expect(requests().length).toBe(before + 1);
     },
   );
+});
+
+test('GOAWAY for some of the requests of a connection: each of the others is sent once more, and those are answered (reliability 575)', async () => {
+  const before = requests().length;
+  const asked: [number, ServiceConnection][] = [];
+  behave = (stream, connection) => {
+    if (asked.push([stream, connection]) < 3) return;
+    behave = ok;
+    const { send } = connection;
+    const first = asked[0]![0];
+    send(goaway(2 ** 31 - 1, CODE.NO_ERROR), goaway(first, CODE.NO_ERROR), head(first), last(first, 'first'));
+  };
+  const bodies = (await Promise.all([get(), get(), get()])).map(({ body }) => body);
+  expect(bodies.sort()).toEqual(['first', '{}', '{}']);
+  expect(requests().length).toBe(before + 5);
 });
 
 describe('RST_STREAM', () => {
@@ -311,19 +346,191 @@ test('PUSH_PROMISE ends the connection: the gateway takes no pushes (reliability
   await atServer();
 });
 
-test.each<[string, () => Buffer]>([
-  ['PING', () => frame(TYPE.PING, 0, 0, Buffer.alloc(8))],
-  ['SETTINGS', () => settings()],
-])('a flood of %s ends the connection (reliability 526)', async (_, flood) => {
-  const many = Buffer.concat(Array.from({ length: 5_000 }, flood));
-  let flooded: ServiceConnection | null = null;
-  once((_stream, connection) => {
-    flooded = connection;
-    connection.send(many);
+const settingsOf = (payload: Buffer, flags = 0) => frame(TYPE.SETTINGS, flags, 0, payload);
+
+test.each<[string, (stream: number) => Buffer[]]>([
+  ['DATA on stream 0', () => [data(0, '{}')]],
+  ['HEADERS on stream 0', () => [head(0)]],
+  ['HEADERS on a stream that the gateway has not opened', (stream) => [head(stream + 2)]],
+  ['HEADERS on a stream of its own', () => [head(2)]],
+  ['DATA on a stream that the gateway has not opened', (stream) => [data(stream + 2, '{}')]],
+  ['RST_STREAM of a stream that the gateway has not opened', (stream) => [rstStream(stream + 2, CODE.CANCEL)]],
+  ['RST_STREAM of three bytes', (stream) => [frame(TYPE.RST_STREAM, 0, stream, 'abc')]],
+  ['CONTINUATION without a head', (stream) => [frame(TYPE.CONTINUATION, FLAG.END_HEADERS, stream)]],
+  [
+    'PING within a head',
+    (stream) => [
+      heads(stream, [[':status', '200']], 0),
+      frame(TYPE.PING, 0, 0, Buffer.alloc(8)),
+      frame(TYPE.CONTINUATION, FLAG.END_HEADERS, stream),
+    ],
+  ],
+  ['SETTINGS of five bytes', () => [settingsOf(Buffer.alloc(5))]],
+  ['SETTINGS that acknowledge and set', () => [settingsOf(Buffer.alloc(6), FLAG.ACK)]],
+  ['SETTINGS on a stream', (stream) => [frame(TYPE.SETTINGS, 0, stream)]],
+  ['SETTINGS that allow pushes', () => [settings(2, 1)]],
+  ['SETTINGS with a window beyond all bounds', () => [settings(4, 2 ** 31)]],
+  ['SETTINGS with frames of one byte', () => [settings(5, 1)]],
+  ['WINDOW_UPDATE by nothing', () => [windowUpdate(0, 0)]],
+  ['WINDOW_UPDATE beyond all bounds', () => [windowUpdate(0, 2 ** 31 - 1)]],
+  ['PING of seven bytes', () => [frame(TYPE.PING, 0, 0, Buffer.alloc(7))]],
+  ['GOAWAY of four bytes', () => [frame(TYPE.GOAWAY, 0, 0, Buffer.alloc(4))]],
+  ['padding that is longer than its frame', (stream) => [frame(TYPE.HEADERS, 4 | FLAG.PADDED, stream, '\xffa')]],
+  [
+    'a table of fields that is larger than allowed',
+    (stream) => [frame(TYPE.HEADERS, 4, stream, '\x3f\xff\xff\x03\x88')],
+  ],
+  ['HTTP/1.1', () => [Buffer.from('HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n')]],
+  ['half a head, and then the end', (stream) => [heads(stream, [[':status', '200']], 0)]],
+  ['half a frame, and then the end', (stream) => [head(stream).subarray(0, 5)]],
+])('a connection on which a service sends %s is 502 and left (reliability 576)', async (what, bytes) => {
+  const before = service.connections.length;
+  once((stream, { send, socket }) => {
+    send(...bytes(stream));
+    if (what.endsWith('the end')) socket.end();
   });
   expect((await get()).status).toBe(502);
+  await atServer();
+  expect(service.connections.length).toBe(before + 1);
+});
+
+test.each<[string, (stream: number) => Buffer[]]>([
+  ['DATA', (stream) => [data(stream, 'more')]],
+  ['a head', (stream) => [head(stream)]],
+  ['RST_STREAM', (stream) => [rstStream(stream, CODE.INTERNAL_ERROR)]],
+  ['WINDOW_UPDATE', (stream) => [windowUpdate(stream, 1)]],
+])('%s behind the end of a response changes nothing of it (reliability 577)', async (_, bytes) => {
+  once((stream, { send }) => send(head(stream), last(stream, 'whole'), ...bytes(stream)));
+  expect(await get()).toEqual({ status: 200, body: 'whole' });
+  await atServer();
+});
+
+describe('interim responses', () => {
+  const early = (stream: number, flags: number = FLAG.END_HEADERS) =>
+    heads(
+      stream,
+      [
+        [':status', '103'],
+        ['link', '</a>'],
+      ],
+      flags,
+    );
+
+  test('in thousands come to an end, of which a client gets eight at most (reliability 578)', async () => {
+    const storm = (stream: number) => Buffer.concat(Array.from({ length: 5_000 }, () => early(stream)));
+    once((stream, { send }) => send(storm(stream), head(stream), last(stream, 'behind')));
+    const { responses } = await rawExchange(
+      gateway.port,
+      `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nSec-Fetch-Mode: navigate\r\n\r\n`,
+    );
+    expect(responses.map(({ status }) => status)).toEqual([...Array.from({ length: 8 }, () => 103), 200]);
+    // Without a response behind them the request has its deadline all the same.
+    once((stream, { send }) => send(storm(stream)));
+    const late = get();
+    await atServer();
+    expect((await late).status).toBe(504);
+  });
+
+  test('that end a stream are no response (reliability 578)', async () => {
+    once((stream, { send }) => send(early(stream, FLAG.END_HEADERS | FLAG.END_STREAM)));
+    expect((await get()).status).toBe(502);
+    await atServer();
+  });
+});
+
+describe('a service that takes nothing', () => {
+  test('because its windows are 0: the upload is 504, its stream is reset, and requests without a body are served (reliability 579)', async () => {
+    once((stream, { send }) => send(settings(4, 0), head(stream), last(stream, '{}')));
+    await atServer();
+    const before = framesOf(TYPE.RST_STREAM).length;
+    behave = (stream, connection) => isUpload(stream, connection) || ok(stream, connection);
+    const upload = post();
+    await atServer();
+    expect(await upload).toBe(504);
+    await eventually(() => expect(framesOf(TYPE.RST_STREAM).length).toBe(before + 1));
+    // It is allowed to take bodies again.
+    behave = (stream, connection) => {
+      connection.send(settings(4, 65_535));
+      ok(stream, connection);
+    };
+    expect(await post()).toBe(200);
+  });
+
+  /** Whether the request has a body, which has not ended. */
+  const isUpload = (stream: number, { frames }: ServiceConnection) =>
+    frames.some((it) => it.type === TYPE.HEADERS && it.stream === stream && (it.flags & FLAG.END_STREAM) === 0);
+});
+
+test('an allowance of streams that ends while requests run lets them end, and the next has another connection (reliability 527)', async () => {
+  const before = service.connections.length;
+  once((stream, { send }) => send(settings(3, 0), head(stream), last(stream, 'whole')));
+  expect(await get()).toEqual({ status: 200, body: 'whole' });
+  await atServer();
+  expect(service.connections.length).toBe(before + 1);
+});
+
+test.each<[string, (stream: number) => Buffer]>([
+  ['WINDOW_UPDATE', () => windowUpdate(0, 1)],
+  ['GOAWAY', () => goaway(2 ** 31 - 1, CODE.NO_ERROR)],
+  ['RST_STREAM of a stream that has ended', (stream) => rstStream(stream - 2, CODE.CANCEL)],
+])(
+  'a flood of %s holds nobody up: the request ends by its deadline, others are served (reliability 580)',
+  async (_, one) => {
+    // The stream before it has ended.
+    await atServer();
+    once((stream, { send }) => {
+      send(head(stream), data(stream, 'half'));
+      send(Buffer.concat(Array.from({ length: 20_000 }, () => one(stream))));
+    });
+    const late = get().catch(() => 'broken off');
+    await atServer();
+    expect(await late).toBe('broken off');
+    await atServer();
+  },
+);
+
+test('a head that is small on the line and large in memory is 502 (reliability 523)', async () => {
+  once((stream, { send }) => {
+    const literal = Buffer.concat([Buffer.of(0x40), fieldBlock([['x-a', 'a'.repeat(3_000)]]).subarray(1)]);
+    const repeated = Buffer.alloc(10_000, 0xbe);
+    send(frame(TYPE.HEADERS, FLAG.END_HEADERS, stream, Buffer.concat([Buffer.of(0x88), literal, repeated])));
+  });
+  expect((await get()).status).toBe(502);
+  await atServer();
+});
+
+test.each<[string, (stream: number) => Buffer]>([
+  ['PING', () => frame(TYPE.PING, 0, 0, Buffer.alloc(8))],
+  ['SETTINGS', () => settings()],
+  ['acknowledgements of PING', () => frame(TYPE.PING, FLAG.ACK, 0, Buffer.alloc(8))],
+  ['PRIORITY', (stream) => frame(TYPE.PRIORITY, 0, stream, Buffer.from([0, 0, 0, 0, 1]))],
+  ['frames of an unknown type', (stream) => frame(0x55, 0, stream, 'abc')],
+  ['empty DATA', (stream) => data(stream, '')],
+])('a flood of %s ends the connection (reliability 526, 580)', async (_, flood) => {
+  let flooded: ServiceConnection | null = null;
+  once((stream, connection) => {
+    flooded = connection;
+    connection.send(head(stream), ...Array.from({ length: 20_000 }, () => flood(stream)));
+  });
+  await expect(get()).rejects.toThrow();
   await eventually(() => expect(flooded!.socket.destroyed).toBe(true));
   await atServer();
+});
+
+test.each<[string, number, Buffer | null]>([
+  ['HTTP/1.1', 502, Buffer.from('HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n')],
+  ['a frame other than SETTINGS', 502, frame(TYPE.PING, 0, 0, Buffer.alloc(8))],
+  ['nothing', 504, null],
+])('a service that begins with %s gets no request: %i (reliability 581)', async (_, status, first) => {
+  const other = await startRawHttp2Service(() => {}, { first });
+  const own = await openGateway({
+    upstream: other.origin,
+    upstreamSettings: { protocol: 'h2c', connectTimeout: '500ms' },
+  });
+  const { key: ownKey } = await own.createKey('endless');
+  expect((await own.get('/v1/pets', ownKey)).status).toBe(status);
+  expect(other.connections.flatMap(({ frames }) => frames).filter(({ type }) => type === TYPE.HEADERS)).toEqual([]);
+  await eventually(() => expect(other.open).toBe(0));
 });
 
 describe('streams that a service allows', () => {
