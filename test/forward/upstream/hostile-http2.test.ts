@@ -75,8 +75,10 @@ const atServer = async () => {
 };
 
 afterAll(async () => {
-  // Whatever the service has done, each request has ended, here and in its place at the upstream.
+  // Whatever the service has done, each request has ended, here and in its place at the upstream, and so has each connection but the last
+  // and one whose allowance of streams is 0, which ends with its age.
   await eventually(async () => {
+    expect(service.open).toBeLessThanOrEqual(2);
     const metrics = await (await fetch(`http://127.0.0.1:${gateway.adminPort}/metrics`)).text();
     expect(metrics).toMatch(/^tollgate_in_flight 0$/m);
     expect(metrics).toMatch(/^tollgate_upstream_in_flight\{[^}]*\} 0$/m);
