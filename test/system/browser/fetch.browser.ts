@@ -42,6 +42,12 @@ test('a page reads why it was refused, and after a 429 for how long to wait', as
   const page = await pageAt(allowed);
   const refused = await fetchFrom(page, { Authorization: 'Bearer wrong' });
   expect(refused).toMatchObject({ status: 401, body: expect.stringContaining('invalid_api_key') });
+  const web = await fetchFrom(
+    page,
+    { Authorization: 'Bearer wrong', 'Content-Type': 'application/grpc-web+proto' },
+    'x',
+  );
+  expect(web).toMatchObject({ status: 200, body: expect.stringContaining('grpc-status: 16') });
   const fields = { Authorization: `Bearer ${key}` };
   for (let i = 0; i < 3; i++) await fetchFrom(page, fields);
   expect(await fetchFrom(page, fields)).toMatchObject({
