@@ -102,10 +102,13 @@ export function unauthorized(
     places = '`Authorization: Bearer <API_KEY>`',
     unread = null,
     readsBasic = false,
+    metadata = null,
   }: {
     readonly places?: string | undefined;
     readonly unread?: string | null;
     readonly readsBasic?: boolean | undefined;
+    /** The URL of the metadata of the protected resource (RFC 9728). */
+    readonly metadata?: string | null;
   } = {},
 ): ErrorResponse {
   const challenge =
@@ -114,14 +117,25 @@ export function unauthorized(
   const sentence = token === null ? message : TOKEN_SENTENCES[token];
   // Git and browsers send the password of a URL only after a challenge for it.
   const basic = readsBasic ? ['WWW-Authenticate', `Basic realm="${REALM}"`] : [];
-  return errorResponse(code, sentence, { fields: ['WWW-Authenticate', challenge, ...basic] });
+  return errorResponse(code, sentence, {
+    fields: ['WWW-Authenticate', challenge + metadataPart(metadata), ...basic],
+  });
 }
 
-/** 403 with the challenge of RFC 6750 section 3.1. @param scopes those that the route requires, all of them */
-export function insufficientScope(scopes: readonly string[]): ErrorResponse {
+/** RFC 9728 section 5.1. */
+function metadataPart(url: string | null): string {
+  return url === null ? '' : `, resource_metadata="${url}"`;
+}
+
+/**
+ * 403 with the challenge of RFC 6750 section 3.1.
+ * @param scopes those that the route requires, all of them
+ * @param metadata the URL of the metadata of the protected resource; null if there is none
+ */
+export function insufficientScope(scopes: readonly string[], metadata: string | null): ErrorResponse {
   const needed = scopes.join(' ');
   // No scope has a character that must be escaped in a quoted string (RFC 6749 section 3.3).
-  const challenge = `Bearer realm="${REALM}", error="insufficient_scope", scope="${needed}"`;
+  const challenge = `Bearer realm="${REALM}", error="insufficient_scope", scope="${needed}"${metadataPart(metadata)}`;
   const message = ERRORS.insufficient_scope.sentence(needed);
   return errorResponse('insufficient_scope', message, { fields: ['WWW-Authenticate', challenge] });
 }

@@ -15,7 +15,7 @@ import {
 } from '../routing/router.ts';
 import type { Path } from './fault.ts';
 import { type GatewayFile, gatewaySchema, listenEntry, routeEntry, upstreamEntry } from './gateway-schema.ts';
-import { checkKeyFormats, checkKeySources } from './identification.ts';
+import { checkKeyFormats, checkKeySources, checkResource } from './identification.ts';
 import { routesOf } from './routes.ts';
 import { bodySeconds, faultOfTarget, instant, targetOf, timeout } from './setting-values.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type ParseResult, parseYaml } from './yaml.ts';
@@ -54,6 +54,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
     }
     checkKeyFormats(keys, noteAt(fault, 'keys'), noteAt(warn, 'keys'));
     checkKeySources(keys, field(raw, 'jwt'), noteAt(fault, 'keys'));
+    checkResource(field(raw, 'jwt'), noteAt(fault, 'jwt'));
   },
 };
 
@@ -360,6 +361,7 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, lis
     routes: sound.map(({ route }) => ({ ...route, rewrite: null, redirect: null })),
     upstreams: gatewaySchema.shape.upstreams.safeParse(upstreams).data ?? {},
     listen: { maxBodyBytes: listenEntry.shape.maxBodyBytes.safeParse(field(listen, 'maxBodyBytes')).data ?? 0 },
+    jwt: null,
   });
   const served = new Map<string, Set<string>>();
   for (const { route, methods } of sound) {

@@ -43,6 +43,9 @@ const audience = z.union(
 );
 const listOf = (names: string | string[]) => (typeof names === 'string' ? [names] : names);
 
+const resourceRule =
+  'must be the https:// URL of the API, without a query, such as https://api.example.com/mcp; http:// only on this machine (127.0.0.1, [::1] or localhost)';
+
 /** `jwt` in gateway.yaml. */
 export const jwtSchema = z.strictObject({
   issuer: text('must be what the issuer writes into `iss`, such as https://id.example.com/').describe(
@@ -65,6 +68,16 @@ export const jwtSchema = z.strictObject({
     .array(z.enum(ALGORITHMS, algorithmRule), algorithmsRule)
     .min(1, algorithmsRule)
     .describe('Algorithms that tokens may be signed with. The header of a token cannot change this.'),
+  resource: values
+    .orNull(
+      z
+        .string(resourceRule)
+        .regex(/^https?:\/\/[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:\/[A-Za-z0-9._~/-]*)?$/, resourceRule)
+        .refine((url) => URL.canParse(url) && isSource(url), resourceRule),
+    )
+    .describe(
+      'The public URL of the API, as clients write it, for which tokens are issued: `https://api.example.com/mcp`. With it, the gateway serves the metadata of RFC 9728 under `/.well-known/oauth-protected-resource`, with the issuer as the authorization server and the scopes of the routes, and a 401 names it in `WWW-Authenticate`, so that clients such as those of MCP find where to get a token. It needs an issuer that is a URL.',
+    ),
   planClaim: text('must be the name of a claim, such as plan')
     .prefault('plan')
     .describe('Name of the claim that names the plan of a token, one of plans.yaml without `custom` limits.'),
@@ -175,6 +188,13 @@ export function isSource(jwks: string): boolean {
   if (url === null || url.username !== '' || url.password !== '' || url.hash !== '') return false;
   const isHere = ['127.0.0.1', '[::1]', 'localhost'].includes(url.hostname);
   return url.protocol === 'https:' || (url.protocol === 'http:' && isHere);
+}
+
+/** Clients sign in at the issuer, which the metadata names by its URL. @param jwt as it is written */
+export function checkResource(jwt: unknown, fault: Note): void {
+  const issuer = field(jwt, 'issuer');
+  if (field(jwt, 'resource') === undefined || typeof issuer !== 'string' || isUrl(issuer)) return;
+  fault(['resource'], 'needs an `issuer` that is a URL, because clients look for the authorization server there.');
 }
 
 /** An attacker can guess keys with fewer characters than this after the prefix. */

@@ -9,18 +9,22 @@ import { pathTemplateOf, patternAfter } from '../routing/path-template.ts';
 import type { PassedForm, Route, RouteReply } from '../routing/route.ts';
 import { shapeOf, withHead } from '../routing/router.ts';
 import type { GatewayFile } from './gateway-schema.ts';
+import { metadataRoute } from './protected-resource.ts';
 
 type RouteEntry = GatewayFile['routes'][number];
 type UpstreamEntry = GatewayFile['upstreams'][string];
 
 /** The routes of gateway.yaml, each joined with what its upstream says of all its routes. The file must have no fault. */
 export function routesOf({
-  routes,
+  routes: written,
   upstreams,
   listen,
-}: Pick<GatewayFile, 'routes' | 'upstreams'> & {
+  jwt,
+}: Pick<GatewayFile, 'routes' | 'upstreams' | 'jwt'> & {
   readonly listen: Pick<GatewayFile['listen'], 'maxBodyBytes'>;
 }): readonly Route[] {
+  const ofMetadata = metadataRoute({ jwt, routes: written });
+  const routes = ofMetadata === null ? written : [...written, ofMetadata];
   const deprecated = storeNamesOf(routes.filter((entry) => entry.deprecated !== null));
   const keyless = storeNamesOf(routes.filter((entry) => entry.auth === 'none'));
   const all = routes.map((entry) => ({

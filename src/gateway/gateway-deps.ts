@@ -53,6 +53,8 @@ export interface GatewayDeps {
   readonly readsCertificates: boolean;
   /** Null if the settings name no issuer of JSON Web Tokens. */
   readonly jwt: JwtVerifier | null;
+  /** The URL of the metadata of the protected resource (RFC 9728), which a 401 names; null without `jwt.resource`. */
+  readonly resourceMetadata: string | null;
   readonly failedAttempts: FailedAttempts;
   readonly admitter: Admitter;
   readonly usage: Usage;

@@ -70,7 +70,7 @@ function ambiguousPath(): ErrorResponse {
  * @param waitedMs how long the request has already waited for the store
  */
 export function notIdentified(
-  { failedAttempts, rateLimitFields, keySources, wallMs }: GatewayDeps,
+  { failedAttempts, rateLimitFields, keySources, resourceMetadata, wallMs }: GatewayDeps,
   { fields, target, path }: Head,
   { address, trustedPeer }: ClientAddress,
   identified: Exclude<Identified, { kind: 'caller' }>,
@@ -108,6 +108,7 @@ export function notIdentified(
         places: keySources?.places,
         unread,
         readsBasic: keySources?.readsBasic,
+        metadata: resourceMetadata,
       });
       return { judgement: 'unauthenticated', error, limitFields, cause };
     }

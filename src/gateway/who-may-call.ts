@@ -115,9 +115,10 @@ const NONE: readonly string[] = Object.freeze([]);
 /**
  * 403 if a caller lacks a scope that the route requires; null if it may call the route. The request has been admitted and
  * counted before, so trying routes is held to the caller's quota.
+ * @param metadata the URL of the metadata of the protected resource; null if there is none
  */
-export function scopeRefusal({ scopes }: Route, caller: Caller): ErrorResponse | null {
+export function scopeRefusal({ scopes }: Route, caller: Caller, metadata: string | null): ErrorResponse | null {
   if (scopes === null) return null;
   const own = scopesOf(caller);
-  return scopes.every((scope) => own.includes(scope)) ? null : insufficientScope(scopes);
+  return scopes.every((scope) => own.includes(scope)) ? null : insufficientScope(scopes, metadata);
 }

@@ -6,6 +6,7 @@ import { ErrorRules } from '../annotate/error-rules.ts';
 import { RateLimitFields } from '../annotate/rate-limit.ts';
 import { RefusalLines } from '../annotate/refusal-lines.ts';
 import type { JwtSettings } from '../config/identification.ts';
+import { metadataUrlOf } from '../config/protected-resource.ts';
 import type { Configuration, Settings } from '../config/settings.ts';
 import { Compressors } from '../forward/compressed-response.ts';
 import { Allowances } from '../gateway/allowances.ts';
@@ -217,6 +218,7 @@ export function gatewayDepsOf(
     keySources,
     readsAuthorization:
       keySources === null || keySources.readsAuthorization || keySources.readsBasic || settings.jwt !== null,
+    resourceMetadata: settings.jwt?.resource == null ? null : metadataUrlOf(settings.jwt.resource),
     cors: settings.cors === null ? null : new CorsFields(settings.cors),
     maxBodyBytes: settings.listen.maxBodyBytes,
     writeTimeoutMs: settings.listen.writeTimeoutMs,

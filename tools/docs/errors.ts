@@ -47,7 +47,7 @@ const EXAMPLES: Readonly<
   missing_api_key: errors.unauthorized('missing_api_key'),
   invalid_api_key: errors.unauthorized('invalid_api_key'),
   expired_api_key: errors.unauthorized('expired_api_key'),
-  insufficient_scope: errors.insufficientScope(['orders:write']),
+  insufficient_scope: errors.insufficientScope(['orders:write'], null),
   route_not_found: errorResponse('route_not_found', ERRORS.route_not_found.sentence('/v1/dogs')),
   method_not_allowed: errorResponse('method_not_allowed', ERRORS.method_not_allowed.sentence('GET, HEAD'), {
     fields: ['Allow', 'GET, HEAD'],
