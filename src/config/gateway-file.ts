@@ -1,4 +1,4 @@
-import { faultOfRequestField, faultOfResponseField } from '../http1/field-rules.ts';
+import { comparable, faultOfRequestField, faultOfResponseField } from '../http1/field-rules.ts';
 import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
 import { IDEMPOTENT } from '../http1/request-line.ts';
 import { looserRules } from '../routing/bounds.ts';
@@ -10,6 +10,7 @@ import {
   findBare,
   findCollisions,
   findSurrounding,
+  findUnserved,
   shapeOf,
   withHead,
 } from '../routing/router.ts';
@@ -68,12 +69,19 @@ function checkPaths(raw: readonly unknown[], fault: Note, warn: Note): void {
   const paths = raw.flatMap((entry, index) => {
     const path = routeEntry.shape.path.safeParse(field(entry, 'path'));
     const hosts = routeEntry.shape.hosts.safeParse(field(entry, 'hosts'));
-    if (!path.success || !hosts.success) return [];
-    return [{ index, hosts: hosts.data, path: path.data, methods: soundMethodsOf(entry) }];
+    const when = routeEntry.shape.when.safeParse(field(entry, 'when'));
+    if (!path.success || !hosts.success || !when.success) return [];
+    return [{ index, hosts: hosts.data, path: path.data, when: when.data, methods: soundMethodsOf(entry) }];
   });
   for (const collision of findCollisions(paths)) {
     const [one, other] = [paths[collision.index]!, paths[collision.with]!];
-    fault(['routes', one.index, 'path'], collisionText(collision, `routes[${other.index}] (${other.path})`));
+    const text = collisionText(collision, `routes[${other.index}] (${other.path})`, one.when !== null);
+    fault(['routes', one.index, 'path'], text);
+  }
+  for (const index of findUnserved(paths)) {
+    const message =
+      'leaves requests with other fields for this path to no route: they get 404. Add a route without `when`.';
+    warn(['routes', paths[index]!.index, 'when'], message, 'key');
   }
   for (const { index, path } of paths) checkUsage(index, path, fault, warn);
   for (const i of findBare(paths)) {
@@ -110,6 +118,39 @@ function checkRoute(route: unknown, around: Surroundings, fault: Note, warn: Not
   checkRetries(route, upstreams, fault, warn);
   checkCache(route, fault, warn);
   checkReserves(route, around, fault);
+  checkWhen(route, around, fault);
+}
+
+/**
+ * Attack: a client sends `X_Version`, which `headers.allow` lets pass, and a service that folds punctuation reads it as the X-Version by which
+ * another route is chosen. Or the field is the one in which callers send their keys.
+ */
+function checkWhen(route: unknown, { keys, headers }: Surroundings, fault: Note): void {
+  const when = field(route, 'when');
+  const conditions = isMapping(when)
+    ? [[['when'], when] as const]
+    : asArray(when).map((one, i) => [['when', i], one] as const);
+  const allowed = asArray(field(headers, 'allow')).filter((name) => typeof name === 'string');
+  for (const [at, condition] of conditions) {
+    const name = field(condition, 'header');
+    if (typeof name !== 'string') continue;
+    const isName = (other: unknown) => typeof other === 'string' && other.toLowerCase() === name.toLowerCase();
+    const note = (message: string) => fault([...at, 'header'], message);
+    const folding = allowed.find(
+      (other) => comparable(other, 'request') === comparable(name, 'request') && !isName(other),
+    );
+    if (asArray(field(keys, 'from')).some((place) => isName(field(place, 'header')))) {
+      note('may have the key of a caller (`keys.from`), and keys are not compared; name another field.');
+    } else if (hasPunctuation(name) && !allowed.some(isName)) {
+      note(
+        'is a field that no service gets, because of its punctuation; name another one, or list it in `headers.allow`.',
+      );
+    } else if (folding !== undefined) {
+      note(
+        `is the same as ${folding} in \`headers.allow\` for services that fold punctuation; leave one of the two out.`,
+      );
+    }
+  }
 }
 
 /**
@@ -156,13 +197,16 @@ function hasReply(entry: unknown): boolean {
   return field(entry, 'redirect') !== undefined || field(entry, 'respond') !== undefined;
 }
 
-/** @param other the earlier route */
-function collisionText({ host, method }: Collision, other: string): string {
+/** @param other the earlier route @param hasFields whether both have `when` */
+function collisionText({ host, method }: Collision, other: string, hasFields: boolean): string {
   const where = host === null ? '' : ` on ${host}`;
   if (method === null) {
     return `matches the same paths as ${other}${where}, with another percent-encoding; write both as in that route, or join them.`;
   }
   const implied = method === 'HEAD' ? ' (GET includes HEAD)' : '';
+  if (hasFields) {
+    return `has ${method} for the same paths and a value of \`when\` in common with ${other}${where}${implied}; leave it out of one of them.`;
+  }
   return `has ${method} for the same paths as ${other}${where}${implied}; leave the method out of one of them, or change a path.`;
 }
 

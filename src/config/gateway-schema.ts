@@ -9,6 +9,7 @@ import { WINDOWS } from '../model/values.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import type { CachedRoute } from '../routing/route.ts';
 import { routeCost } from './charges.ts';
+import { fieldConditions } from './field-conditions.ts';
 import { jwtSchema, keysSchema, oidcSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './setting-values.ts';
 import { inMs, instant, orNull } from './setting-values.ts';
@@ -853,6 +854,9 @@ export const routeEntry = z.strictObject({
     .describe(
       'Path of the route. `{name}` matches one non-empty segment, and a final `/**` matches the rest of the path: `/beta/**` matches `/beta/` and `/beta/a`, and `/beta` too if no route matches that. Paths are compared exactly as sent and are case-sensitive. The more specific path wins, whatever the method: text before `{name}`, `{name}` before `/**`. Routes may have the same path if they have different methods. A path that would match another route once percent-decoded gets 400.',
     ),
+  when: orNull(fieldConditions()).describe(
+    'What header fields of a request must be for the route to serve it: `{ header: X-Version, is: [v2] }`, one of these values, or `{ header: X-Version }`, any value. Of a list of these all must hold. Among routes with the same path and method, the first whose `when` holds serves the request: those with more exact values come first, then those with more fields, then the earlier one in this file; a route without `when` takes the rest, and without one the rest gets 404. Values are compared as they are written, and a field with several values (`v1, v2`, or sent twice) must have only such values, or the request gets 400. A field that Connection lists counts as absent. Fields of credentials, of the connection and of the gateway itself cannot be compared.',
+  ),
   methods: z
     .array(values.method())
     .min(1, 'must be a list of at least one method')

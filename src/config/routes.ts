@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { plainAllowance } from '../admit/allowance.ts';
 import { windowLimit } from '../admit/windows.ts';
+import { namedConditions } from '../http1/field-conditions.ts';
 import { fieldRulesOf } from '../http1/field-rules.ts';
 import { WEBSOCKET } from '../http1/fields.ts';
 import { announcementOf } from '../http1/own-fields.ts';
@@ -48,7 +49,7 @@ function placeOf({ hosts, path }: Route): string {
  * @param alike all routes with its path
  */
 function answeringOptions(route: Route, alike: readonly Route[]): Route {
-  const allow = [...alike.flatMap(({ methods }) => methods), 'OPTIONS'].join(', ');
+  const allow = [...new Set(alike.flatMap(({ methods }) => methods)), 'OPTIONS'].join(', ');
   const headers = fieldRulesOf('response', [{ set: { Allow: allow } }]);
   const reply: RouteReply = { kind: 'respond', status: 204, body: '', contentType: '', headers };
   return { ...route, methods: ['OPTIONS'], upgrades: [], retries: null, passes: null, description: null, reply };
@@ -56,15 +57,17 @@ function answeringOptions(route: Route, alike: readonly Route[]): Route {
 
 /**
  * The names under which the store counts for these routes: the pattern, so that counts stay while a route changes, and with
- * the first host and the methods before it where several of them have that pattern.
+ * the first host and the methods before it, and what the fields of a request must be after it, where several of them have that pattern.
  */
 function storeNamesOf(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, string> {
   const byPath = Map.groupBy(entries, ({ path }) => path);
   return new Map(
     entries.map((entry) => {
-      const { hosts, path, methods } = entry;
+      const { hosts, path, methods, when } = entry;
       if (byPath.get(path)!.length === 1) return [entry, path];
-      return [entry, [...(hosts ?? []).toSorted().slice(0, 1), methods.toSorted().join(','), path].join(' ')];
+      const conditions = when === null ? [] : [`(${namedConditions(when)})`];
+      const first = (hosts ?? []).toSorted().slice(0, 1);
+      return [entry, [...first, methods.toSorted().join(','), path, ...conditions].join(' ')];
     }),
   );
 }

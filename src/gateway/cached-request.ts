@@ -146,7 +146,10 @@ function keyOf(
 ): CacheKey {
   const isTelling = (field: string) =>
     TELLING.includes(field) || (field.startsWith('x-forwarded-') && field !== 'x-forwarded-for');
-  const told = Object.entries(fields).filter(([field]) => isTelling(field) || rules.fields.includes(field));
+  const chosen = route.when?.map(({ header }) => header) ?? [];
+  const told = Object.entries(fields).filter(
+    ([field]) => isTelling(field) || rules.fields.includes(field) || chosen.includes(field),
+  );
   const caller = rules.isShared ? null : [id, consumer?.plan ?? null];
   const path = target.split('?', 1)[0]!;
   return {

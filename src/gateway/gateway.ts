@@ -36,9 +36,10 @@ export class Gateway {
   }
 
   /** Whether a request asks for another protocol on its connection, in valid form and on a route that allows it. */
-  mayUpgrade({ upgrade, path, method, host }: Head): boolean {
+  mayUpgrade(head: Head): boolean {
+    const { upgrade, path, method, host } = head;
     if (upgrade.kind !== 'upgrade') return false;
-    const upgrades = this.#deps.router.match(path, method, host)?.route?.upgrades;
+    const upgrades = this.#deps.router.match(path, method, host, head)?.route?.upgrades;
     return upgrades?.includes(upgrade.protocol.toLowerCase()) === true;
   }
 

@@ -16,7 +16,7 @@ import { unreadKeyPlace } from '../identify/key-sources.ts';
 import type { Judgement } from '../model/refusal.ts';
 import { brownoutEndMs } from '../routing/brownouts.ts';
 import type { Deprecation } from '../routing/route.ts';
-import type { Match } from '../routing/router.ts';
+import type { AmbiguousPath, Match } from '../routing/router.ts';
 import type { Identified } from './caller.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 
@@ -38,7 +38,7 @@ export interface Refusal {
 /** The refusals that are the same for every request. */
 export const REFUSALS = {
   /** Its path matches another route when it is decoded. */
-  ambiguous: { judgement: 'malformed', error: ambiguousPath() },
+  ambiguousPath: { judgement: 'malformed', error: ambiguousPath() },
   /** Its caller has had its share of the thread. */
   late: {
     judgement: 'shed',
@@ -59,6 +59,13 @@ function ambiguousPath(): ErrorResponse {
     'invalid_request',
     'To a service the path may name another route: decoded, without path parameters (;…), dots and blanks at the end of a segment, or in small letters. Write it plainly: encode only what must be encoded.',
   );
+}
+
+/** The refusal of a request that different readers take for one of different routes: by its path, or by a field that it has several times. */
+export function ambiguousRequest({ field }: AmbiguousPath): Refusal {
+  if (field === undefined) return REFUSALS.ambiguousPath;
+  const message = `${field} has several values, and this path has different routes for them. Send it once, with one value.`;
+  return { judgement: 'malformed', error: errorResponse('invalid_request', message) };
 }
 
 /**

@@ -35,7 +35,7 @@ import {
   SWITCHING_PROTOCOLS,
 } from './proxy-request.ts';
 import { endsConnection, endsIfUncertain, formFault, isUnread, queryToPass, recordingOf } from './received-request.ts';
-import { notIdentified, REFUSALS, type Refusal, routeRefusal } from './refusals.ts';
+import { ambiguousRequest, notIdentified, REFUSALS, type Refusal, routeRefusal } from './refusals.ts';
 import {
   commonRefusal,
   isPreflight,
@@ -71,8 +71,8 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   readonly #record: ExchangeRecorder;
   readonly #trace: RequestTrace;
   #match: Match | null = null;
-  /** The path can be read in two ways, so it has no match. If both need a key, `#scheduled` refuses the request. */
-  #isAmbiguous = false;
+  /** How the request is refused if it can be read in two ways, so that it has no match. If both need a key, `#scheduled` refuses it. */
+  #ambiguity: Refusal | null = null;
   #caller: Caller | null = null;
   /** The consumer that is charged with the thread's work for this request: its caller, or without one its address. Null until that is known. */
   #time: ConsumerTime | null = null;
@@ -135,20 +135,22 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
   /** @returns false if the request has been answered, because it is malformed or a preflight */
   #route(head: Head): boolean {
     const { router, cors } = this.#deps;
-    if (head.oddity !== null && !router.passes(head.path, head.method, head.host)) {
-      this.#refuseForm(errorResponse('invalid_request', head.oddity));
+    const odd = head.oddity === null ? null : router.faultOfOdd(head.path, head.oddity, head.method, head.host, head);
+    if (odd !== null) {
+      this.#refuseForm(errorResponse('invalid_request', odd));
       return false;
     }
-    const found = router.match(head.path, head.method, head.host);
-    const isAmbiguous = found?.route === null;
-    const match = isAmbiguous ? null : found;
+    const found = router.match(head.path, head.method, head.host, head);
+    const ambiguity = found?.route === null ? ambiguousRequest(found) : null;
+    const match = found?.route === null ? null : found;
     this.#match = match;
-    this.#isAmbiguous = isAmbiguous;
+    this.#ambiguity = ambiguity;
     this.#record.routed(head, match);
     if (match !== null && match.route.cache !== null && this.#passage === FORWARDED) {
       this.#passage = new CachedRequest(head, this.#origin);
     }
-    const fault = isAmbiguous && !found.asksForKey ? REFUSALS.ambiguous.error : formFault(head, match, this.#deps);
+    const isOpen = found?.route === null && !found.asksForKey;
+    const fault = isOpen ? ambiguity!.error : formFault(head, match, this.#deps);
     const withinMs = match?.route.requestTimeoutMs ?? null;
     if (withinMs !== null) (this.#request.timed ?? this.#request.socket).requestWithin?.(withinMs);
     if (fault !== null) this.#refuseForm(fault);
@@ -204,7 +206,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
       this.#deps.thread.late++;
       this.#refuseAs(REFUSALS.late);
     } else if (caller.isSuspended) this.#refuseAs(REFUSALS.ofSuspended);
-    else if (this.#isAmbiguous) this.#refuseAs(REFUSALS.ambiguous);
+    else if (this.#ambiguity !== null) this.#refuseAs(this.#ambiguity);
     else if (match === null) this.#admit(caller);
     else if (match.route === USAGE) this.#askUsage(caller);
     else if (match.route.policies === null) this.#admit(caller);

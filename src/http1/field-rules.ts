@@ -113,7 +113,7 @@ export function withoutDropped(
  * and a service that folds punctuation reads as the same field. So names of requests are compared as such a service
  * would compare them.
  */
-function comparable(name: string, direction: FieldRules['direction']): string {
+export function comparable(name: string, direction: FieldRules['direction']): string {
   const lower = name.toLowerCase();
   return direction === 'request' && hasPunctuation(lower) ? lower.replace(/[^0-9a-z]/g, '-') : lower;
 }

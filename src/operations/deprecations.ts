@@ -4,12 +4,13 @@ import type { KeyStore } from '../identify/record-store.ts';
 import { orUnreadable, UnreadableRecord } from '../model/record.ts';
 import { count, type DeepReadonly, time } from '../model/values.ts';
 import type { Route } from '../routing/route.ts';
+import { routeName } from '../routing/router.ts';
 import { type DeprecatedCalls, lastDays } from './deprecated-calls.ts';
 import { timeOf, unreadableRow } from './key-report.ts';
 import { day } from './operation-values.ts';
 
 const deprecatedRoute = {
-  route: z.string().describe('The pattern, `/v1/pets/{petId}`.'),
+  route: z.string().describe('The pattern, `/v1/pets/{petId}`, with its first host and its `when` as in the log.'),
   methods: z.array(z.string()),
   since: time.nullable(),
   sunset: time.nullable(),
@@ -74,8 +75,8 @@ export async function deprecationPage(
   return { deprecations, cursor: at + 1 + limit < all.length ? cursorOf(page.at(-1)!) : null };
 }
 
-function cursorOf({ path, methods }: Route): string {
-  return `${methods.join(',')} ${path}`;
+function cursorOf(route: Route): string {
+  return `${route.methods.join(',')} ${routeName(route)}`;
 }
 
 interface DeprecationSources {
@@ -84,10 +85,11 @@ interface DeprecationSources {
 }
 
 async function reportOf(
-  { path, methods, deprecated }: Route,
+  route: Route,
   { deprecatedCalls, keys }: DeprecationSources,
   days: readonly string[],
 ): Promise<DeprecationReport> {
+  const { methods, deprecated } = route;
   const called = [...(await deprecatedCalls.of(days, deprecated!.countedAs))].sort(([, a], [, b]) => b.calls - a.calls);
   const callers: Caller[] = [];
   for (const [id, { calls, lastDay }] of called) {
@@ -104,7 +106,7 @@ async function reportOf(
     });
   }
   return {
-    route: path,
+    route: routeName(route),
     methods,
     since: timeOf(deprecated!.sinceMs),
     sunset: timeOf(deprecated!.sunsetMs),
@@ -149,13 +151,21 @@ export async function deprecatedCallsOfConsumer(
   { days, nowMs }: { readonly days: number; readonly nowMs: number },
 ): Promise<readonly DeprecatedRouteCalls[]> {
   const found: DeprecatedRouteCalls[] = [];
-  for (const { path, methods, deprecated } of routes) {
+  for (const route of routes) {
+    const { methods, deprecated } = route;
     if (deprecated === null) continue;
     // One route at a time, so that a long list of routes does not delay callers.
     const called = await deprecatedCalls.ofConsumer(lastDays(nowMs, days), deprecated.countedAs, id);
     if (called === null) continue;
     const { sinceMs, sunsetMs, successor } = deprecated;
-    found.push({ route: path, methods, since: timeOf(sinceMs), sunset: timeOf(sunsetMs), successor, ...called });
+    found.push({
+      route: routeName(route),
+      methods,
+      since: timeOf(sinceMs),
+      sunset: timeOf(sunsetMs),
+      successor,
+      ...called,
+    });
   }
   return found.sort((a, b) => b.calls - a.calls);
 }

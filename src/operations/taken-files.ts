@@ -84,9 +84,11 @@ function* settingChange(name: string, was: unknown, is: unknown): Steps<string |
   return parts.length === 0 ? null : `${title}: ${parts.join(', ')}`;
 }
 
-/** The members of the long settings: routes by hosts, path and methods, upstreams and descriptions by name. Null for another setting. */
+/** The members of the long settings: routes by hosts, path, fields and methods, upstreams and descriptions by name. Null for another setting. */
 function membersOf(value: unknown): ReadonlyMap<string, unknown> | null {
   if (value instanceof Map) return value;
   if (!Array.isArray(value) || !value.every((one) => typeof one?.path === 'string')) return null;
-  return new Map(value.map((one) => [`${one.hosts ?? ''} ${one.path} ${one.methods}`, one]));
+  return new Map(
+    value.map((one) => [`${one.hosts ?? ''} ${one.path} ${one.methods} ${JSON.stringify(one.when)}`, one]),
+  );
 }

@@ -1,13 +1,30 @@
+import type { ComparedFields } from '../http1/field-conditions.ts';
 import { oddPartsOf } from './odd-path.ts';
 import { type Route, USAGE } from './route.ts';
-import { type AmbiguousPath, ambiguous, type Match, type PathRouter, pathRouterOf } from './router.ts';
+import {
+  type AmbiguousPath,
+  ambiguous,
+  chosenBy,
+  type Match,
+  type PathRouter,
+  pathRouterOf,
+  READABLE,
+} from './router.ts';
 
 export interface Router {
-  /** As `PathRouter.match`. @param host the Host field as it was sent, or null */
-  match(path: string, method: string, host: string | null): Match | AmbiguousPath | null;
-  /** Whether the route that matches an odd path passes it, and no other route can match another reading of it. */
-  passes(path: string, method: string, host: string | null): boolean;
+  /**
+   * As `PathRouter.match`, and of several routes the one that the fields choose.
+   * @param host the Host field as it was sent, or null @param fields of the request; none if left out
+   */
+  match(path: string, method: string, host: string | null, fields?: ComparedFields): Match | AmbiguousPath | null;
+  /**
+   * Why an odd path is refused, as a sentence; null if the route that matches it passes it, and no other route can match another reading of
+   * it. @param oddity the sentence on a route that passes no odd path, and without a route
+   */
+  faultOfOdd(path: string, oddity: string, method: string, host: string | null, fields?: ComparedFields): string | null;
 }
+
+const NO_FIELDS: ComparedFields = { fields: { rawHeaders: [] }, connectionNames: new Set() };
 
 /** The length of the longest name (RFC 1035 section 2.3.4). */
 const MAX_NAME = 253;
@@ -26,8 +43,14 @@ const MAX_NAME = 253;
 export function* routerOf(routes: readonly Route[]): Generator<void, Router, void> {
   const byHost = routesByHost(routes);
   const elsewhere = yield* pathRouterOf([USAGE, ...routes.filter(({ hosts }) => hosts === null)]);
+  const isChosen = routes.some(({ when }) => when !== null);
   if (byHost.size === 0) {
-    return { match: elsewhere.match, passes: (path, method) => passesIn([elsewhere], path, method) };
+    return {
+      match: isChosen
+        ? (path, method, _, fields = NO_FIELDS) => chosenBy(elsewhere.match(path, method), fields)
+        : elsewhere.match,
+      faultOfOdd: (path, oddity, method, _, fields = NO_FIELDS) => faultIn([elsewhere], path, oddity, method, fields),
+    };
   }
   const tables = yield* tablesOf(byHost);
   const wildcardsOf = function* (name: string): Generator<PathRouter> {
@@ -47,22 +70,33 @@ export function* routerOf(routes: readonly Route[]): Generator<void, Router, voi
     return known.get(name) ?? (name.length > MAX_NAME ? [elsewhere] : tablesFor(name));
   };
   return {
-    match: (path, method, host) => {
+    match: (path, method, host, fields = NO_FIELDS) => {
       const tables = tablesAt(host);
-      return matchIn(tables, 'matchSlashed', path, method) ?? matchIn(tables, 'matchBare', path, method);
+      const found = matchIn(tables, 'matchSlashed', path, method) ?? matchIn(tables, 'matchBare', path, method);
+      return chosenBy(found, fields);
     },
-    passes: (path, method, host) => passesIn(tablesAt(host), path, method),
+    faultOfOdd: (path, oddity, method, host, fields = NO_FIELDS) =>
+      faultIn(tablesAt(host), path, oddity, method, fields),
   };
 }
 
-function passesIn(tables: readonly PathRouter[], path: string, method: string): boolean {
+function faultIn(
+  tables: readonly PathRouter[],
+  path: string,
+  oddity: string,
+  method: string,
+  fields: ComparedFields,
+): string | null {
   const parts = oddPartsOf(path);
   for (const table of tables) {
     const found = table.matchSlashed(path, method);
-    if (found !== null) return found.route !== null && table.passes(found.route, parts);
-    if (table.mayServe(parts)) return false;
+    if (found !== null) {
+      const route = chosenBy(found, fields)?.route ?? null;
+      return route === null ? oddity : table.faultOfOdd(route, parts, oddity);
+    }
+    if (table.mayServe(parts)) return READABLE;
   }
-  return false;
+  return oddity;
 }
 
 function matchIn(

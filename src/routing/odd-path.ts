@@ -47,19 +47,34 @@ function partOf(text: string, continues: boolean): Part {
   return { plain, kind, isBlank: text === '', continues, hasParameters: /;|%3b/i.test(text) };
 }
 
+const WHAT: Readonly<Record<PassedForm, string>> = {
+  encodedSlashes: 'an encoded slash or backslash',
+  dotSegments: 'a segment `.` or `..`',
+  emptySegments: 'an empty segment, or one of nothing but blanks or path parameters (`;…`)',
+};
+
 /**
- * Whether a route passes a path.
+ * Why a route that passes some odd paths does not pass this one, as a sentence; null if it does.
  * @param passes the forms that the route passes @param depth how many segments of its pattern come before its `/**`, which
- *   alone may match what is odd
+ *   alone may match what is odd @param unnamed the sentence for a path in which nothing odd is found
  */
-export function passedBy(passes: readonly PassedForm[], depth: number, parts: OddParts): boolean {
+export function faultOfParts(
+  passes: readonly PassedForm[],
+  depth: number,
+  parts: OddParts,
+  unnamed: string,
+): string | null {
   const forms = new Set<PassedForm>();
   for (const [i, segment] of parts.entries()) {
     const found = formsOf(segment, i === parts.length - 1);
-    if (i < depth && found.length > 0) return false;
+    if (i < depth && found.length > 0)
+      return `The path must not have ${WHAT[found[0]!]} before the part that the \`/**\` of its route matches.`;
     for (const form of found) forms.add(form);
   }
-  return forms.size > 0 && forms.values().every((form) => passes.includes(form)) && !climbs(parts.slice(depth));
+  const refused = forms.values().find((form) => !passes.includes(form));
+  if (refused !== undefined) return `The path has ${WHAT[refused]}, which its route does not pass (\`${refused}\`).`;
+  if (climbs(parts.slice(depth))) return 'The path has a `..` that may lead out of its route.';
+  return forms.size > 0 ? null : unnamed;
 }
 
 /** @param isLast whether nothing follows, so that an empty segment is a slash at the end */

@@ -1,6 +1,7 @@
 import type { Allowance } from '../admit/allowance.ts';
 import type { ErrorFormName } from '../errors/forms.ts';
 import type { CompressionRules } from '../http1/content-coding.ts';
+import type { FieldCondition } from '../http1/field-conditions.ts';
 import type { FieldRules } from '../http1/field-rules.ts';
 import type { Announcement } from '../http1/own-fields.ts';
 import type { Charge } from '../meter/charge.ts';
@@ -16,6 +17,8 @@ export interface Route {
   readonly hosts: readonly string[] | null;
   /** The pattern: `/v1/pets/{petId}`, `/static/**`. */
   readonly path: string;
+  /** What the fields of its requests must be, all of it; null if that does not matter. */
+  readonly when: readonly FieldCondition[] | null;
   /** Upper-case methods; HEAD is among them wherever GET is. */
   readonly methods: readonly string[];
   /** Name of the upstream that serves it; empty if there is none, with `reply`. */
@@ -92,6 +95,7 @@ export interface Route {
 export type Unbounding =
   | 'hosts'
   | 'path'
+  | 'when'
   | 'methods'
   | 'upstream'
   | 'announcement'
@@ -112,6 +116,7 @@ export type Unbounding =
 export const USAGE: Route = Object.freeze({
   hosts: null,
   path: '/usage',
+  when: null,
   methods: Object.freeze(['GET', 'HEAD']),
   upstream: '',
   cost: 1,
@@ -169,8 +174,8 @@ export type RouteReply =
 /** When a route was deprecated and what follows it (RFC 9745, RFC 8594). Times are Unix milliseconds. */
 export interface Deprecation {
   /**
-   * The name under which the store counts the calls: the pattern, with the methods, and the first of its hosts, before it if other
-   * deprecated routes have the same pattern.
+   * The name under which the store counts the calls: the pattern, with the methods, and the first of its hosts, before it, and what its fields must be
+   * after it, if other deprecated routes have the same pattern.
    */
   readonly countedAs: string;
   readonly sinceMs: number;

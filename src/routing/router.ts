@@ -1,13 +1,23 @@
 import { Failure } from '../failure.ts';
+import {
+  bySpecificity,
+  type ComparedFields,
+  FieldComparison,
+  isContested,
+  namedConditions,
+} from '../http1/field-conditions.ts';
 import { isLooser } from './bounds.ts';
-import { type OddParts, passedBy, readableAs } from './odd-path.ts';
+import { faultOfParts, type OddParts, readableAs } from './odd-path.ts';
 import { decode, faultOfPattern, mayBeReadOtherwise, plainSegment } from './pattern.ts';
 import { type Branch, isLiteral, newBranch, plainSegmentsOf, plant, type Segment, segmentsOf } from './pattern-tree.ts';
 import { type Route, USAGE } from './route.ts';
 
 export interface Match {
   readonly route: Route;
-  /** How the route is called in the log, the metrics and the console: its pattern, behind the first of its hosts if it has any. */
+  /**
+   * How the route is called in the log, the metrics and the console: its pattern, behind the first of its hosts if it has any, and before
+   * what the fields of its requests must be: `api.example.com/v1/** (x-version: v2)`.
+   */
   readonly name: string;
   /**
    * Value of the `Allow` field for a 405 (RFC 9110 section 10.2.1): `GET, HEAD, POST`. It has the methods of all routes
@@ -16,6 +26,8 @@ export interface Match {
   readonly allow: string;
   /** Whether the path is that of a pattern `/x/**` without the slash, `/x`. */
   readonly isBare: boolean;
+  /** The matches among which the fields of the request choose (`when`), in the order in which they are tried; null if there is no choice. */
+  readonly byFields: readonly Match[] | null;
 }
 
 /** The match of a pattern. */
@@ -27,6 +39,8 @@ interface PatternMatch extends Match {
 /** The path matches different routes as it was sent and when it is decoded, or only one of the two. It must be refused. */
 export interface AmbiguousPath {
   readonly route: null;
+  /** The field by which routes are chosen, if it is that whose values are of different routes. */
+  readonly field?: string;
   /** Whether neither reading matches a route without keys. A caller without a key must then not learn that they differ. */
   readonly asksForKey: boolean;
 }
@@ -35,8 +49,9 @@ export interface AmbiguousPath {
 export interface PathRouter {
   /**
    * The route for a path and a method. The path alone decides which pattern matches; the method decides among the routes
-   * with that pattern. If none of them has the method, the match has the route whose rules hold for the 405: the first
-   * that needs a key and is not deprecated. So the caller checks `route.methods`. If no route matches `/x`, `/x/**` does.
+   * with that pattern, and the fields of the request among those with the method (`byFields`). If none of them has the method, the match has the
+   * route whose rules hold for the 405: the first that needs a key and is not deprecated. So the caller checks `route.methods`. If no route matches
+   * `/x`, `/x/**` does.
    * @param path the raw request path without its query and not decoded. The caller must have refused dot segments and
    *   encoded slashes.
    */
@@ -45,8 +60,11 @@ export interface PathRouter {
   matchSlashed(path: string, method: string): Match | AmbiguousPath | null;
   /** That rule alone. */
   matchBare(path: string, method: string): Match | AmbiguousPath | null;
-  /** Whether a route that matches an odd path as it was sent passes it, and no narrower one can match another reading. */
-  passes(route: Route, parts: OddParts): boolean;
+  /**
+   * Why a route that matches an odd path as it was sent does not pass it, as a sentence; null if it does, and no narrower one can match
+   * another reading. @param oddity the sentence on a route that passes no odd path
+   */
+  faultOfOdd(route: Route, parts: OddParts, oddity: string): string | null;
   /** Whether a route here can match another reading of an odd path. */
   mayServe(parts: OddParts): boolean;
   /**
@@ -126,13 +144,13 @@ export function* pathRouterOf(routes: readonly Route[]): Generator<void, PathRou
   };
   const matchBare = (path: string, method: string) => {
     const found = path.startsWith('/') ? matchSegments(path, method, true) : null;
-    return found === null || found.route === null ? found : { ...found, isBare: true };
+    return found === null || found.route === null ? found : asBare(found);
   };
   return {
     match: (path, method) => matchSlashed(path, method) ?? matchBare(path, method),
     matchSlashed,
     matchBare,
-    passes: (route, parts) => plain.passes(route, parts),
+    faultOfOdd: (route, parts, oddity) => plain.faultOfOdd(route, parts, oddity),
     mayServe: (parts) => plain.mayServe(parts),
     servesStricter: (path, method, elsewhere) =>
       plain.mayMeanOther(path) &&
@@ -140,9 +158,29 @@ export function* pathRouterOf(routes: readonly Route[]): Generator<void, PathRou
   };
 }
 
+/**
+ * The route that the fields of a request choose among those that match its path and method: the first whose conditions hold.
+ * @returns null if none holds, and an ambiguous match if a field has values of which only some are of that route
+ */
+export function chosenBy(found: Match | AmbiguousPath | null, fields: ComparedFields): Match | AmbiguousPath | null {
+  if (found === null || found.route === null || found.byFields === null) return found;
+  const comparison = new FieldComparison(fields);
+  for (const match of found.byFields) {
+    const outcome = comparison.check(match.route.when ?? []);
+    if (outcome.kind === 'holds') return match;
+    if (outcome.kind === 'unclear') return { ...ambiguous(found, null), field: outcome.header };
+  }
+  return null;
+}
+
+/** Why an odd path is refused that a service may take to another route than the gateway. */
+export const READABLE =
+  'A service may read the path, which has encoded slashes, dot segments or empty segments, as one of another route.';
+
 /** @returns the path as ambiguous between two matches; null stands for no match */
 export function ambiguous(one: Match | null, other: Match | null): AmbiguousPath {
-  const isWithoutKey = [one, other].some((match) => (match?.route.perAddress ?? null) !== null);
+  const routes = [one, other].flatMap((match) => (match === null ? [] : choiceOf(match)));
+  const isWithoutKey = routes.some(({ route }) => route.perAddress !== null);
   return isWithoutKey ? AMBIGUOUS_WITHOUT_KEY : AMBIGUOUS_WITH_KEY;
 }
 
@@ -163,7 +201,8 @@ class PlainRoutes {
     this.#comparesAll ||= shape !== JSON.stringify(segmentsOf(path));
     const list = this.#lists.get(shape);
     if (list !== undefined) {
-      list.matches.push(match);
+      // Routes with one pattern have one match.
+      if (!list.matches.includes(match)) list.matches.push(match);
       return;
     }
     const matches = [match];
@@ -197,10 +236,12 @@ class PlainRoutes {
     }
   }
 
-  passes(route: Route, parts: OddParts): boolean {
-    if (route.passes === null || !passedBy(route.passes, segmentsOf(route.path).length - 1, parts)) return false;
+  faultOfOdd(route: Route, parts: OddParts, oddity: string): string | null {
+    if (route.passes === null) return oddity;
+    const fault = faultOfParts(route.passes, segmentsOf(route.path).length - 1, parts, oddity);
+    if (fault !== null) return fault;
     const narrower = this.#narrower.get(route);
-    return narrower === undefined || !readableAs(narrower, parts).some(() => true);
+    return narrower !== undefined && readableAs(narrower, parts).some(() => true) ? READABLE : null;
   }
 
   mayServe(parts: OddParts): boolean {
@@ -226,15 +267,29 @@ class PlainRoutes {
   }
 }
 
-function routesOf({ route, byMethod }: PatternMatch): readonly Route[] {
-  return byMethod === null ? [route] : [...byMethod.values()].map((match) => match.route);
+function asBare(match: Match): Match {
+  return { ...match, isBare: true, byFields: match.byFields?.map(asBare) ?? null };
 }
 
-/** Whether the routes of one pattern forward requests of a method that those of another pattern refuse, or bound or charge less. */
+function choiceOf(match: Match): readonly Match[] {
+  return match.byFields ?? [match];
+}
+
+function routesOf(match: PatternMatch): readonly Route[] {
+  const matches = match.byMethod === null ? [match] : [...match.byMethod.values()];
+  return matches.flatMap(choiceOf).map(({ route }) => route);
+}
+
+/**
+ * Whether the routes of one pattern forward requests of a method that those of another pattern refuse, or bound or charge less, for some
+ * fields of the request.
+ */
 function servesLooser(outer: PatternMatch, inner: PatternMatch, method: string): boolean {
-  const [one, other] = [forMethod(outer, method)!.route, forMethod(inner, method)!.route];
-  // Attack: `DELETE /v1/admin` is 405, and `DELETE /v1/Admin` matches `/v1/**`.
-  return one.reply === null && (!other.methods.includes(method) || isLooser(one, other));
+  const [ones, others] = [outer, inner].map((match) => choiceOf(forMethod(match, method)!).map(({ route }) => route));
+  const isForwarding = ones!.some(({ reply }) => reply === null);
+  // Attack: `DELETE /v1/admin` is 405, and `DELETE /v1/Admin` matches `/v1/**`. So is a request 404 that no `when` of `/v1/admin` holds for.
+  if (others!.every(({ when, methods }) => when !== null || !methods.includes(method))) return isForwarding;
+  return ones!.some((one) => one.reply === null && others!.some((other) => isLooser(one, other)));
 }
 
 /** The routes by pattern. @throws Failure as `routerOf` */
@@ -265,20 +320,32 @@ function matchOf(group: readonly Route[]): PatternMatch {
     const methods = withHead(route.methods);
     return methods.length === route.methods.length ? route : Object.freeze({ ...route, methods });
   });
-  const allow = routes.flatMap(({ methods }) => methods).join(', ');
+  const allow = [...new Set(routes.flatMap(({ methods }) => methods))].join(', ');
   // Attack: a caller without a key sends methods that no route has, to learn which methods the routes with a key have.
   const rankOf = ({ perAddress, deprecated }: Route) => (perAddress === null ? 0 : 2) + (deprecated === null ? 0 : 1);
   const route = routes.toSorted((a, b) => rankOf(a) - rankOf(b))[0]!;
-  const name = nameOf(route);
-  const isBare = false;
-  if (routes.length === 1) return Object.freeze({ route, name, allow, isBare, byMethod: null });
-  const matches = routes.map((route): Match => Object.freeze({ route, name: nameOf(route), allow, isBare }));
-  const byMethod = new Map(matches.flatMap((match) => match.route.methods.map((method) => [method, match] as const)));
-  return Object.freeze({ route, name, allow, isBare, byMethod });
+  const shared = { allow, isBare: false, byFields: null };
+  const refusing = { ...shared, route, name: routeName(route) };
+  if (routes.length === 1 && route.when === null) return Object.freeze({ ...refusing, byMethod: null });
+  const matches = routes.map((route): Match => Object.freeze({ ...shared, route, name: routeName(route) }));
+  const byMethod = new Map<string, Match>();
+  for (const method of new Set(routes.flatMap(({ methods }) => methods))) {
+    byMethod.set(method, choosing(matches.filter((match) => match.route.methods.includes(method))));
+  }
+  return Object.freeze({ ...refusing, byMethod });
 }
 
-function nameOf({ hosts, path }: Route): string {
-  return hosts === null ? path : `${hosts[0]}${path}`;
+/** The match of routes with one pattern and a method in common. */
+function choosing(matches: readonly Match[]): Match {
+  const [first] = matches as readonly [Match];
+  if (matches.length === 1 && first.route.when === null) return first;
+  return Object.freeze({ ...first, byFields: matches.toSorted((a, b) => bySpecificity(a.route.when, b.route.when)) });
+}
+
+/** @see Match.name */
+export function routeName({ hosts, path, when }: Pick<Route, 'hosts' | 'path' | 'when'>): string {
+  const named = hosts === null ? path : `${hosts[0]}${path}`;
+  return when === null ? named : `${named} (${namedConditions(when)})`;
 }
 
 function forMethod(match: PatternMatch | null, method: string): Match | null {
@@ -311,29 +378,34 @@ export function findCollisions(routes: readonly Colliding[]): readonly Collision
   return routes.map((route) => collisions.add(route)).filter((collision) => collision !== null);
 }
 
-type Colliding = Pick<Route, 'hosts' | 'path' | 'methods'>;
+type Colliding = Pick<Route, 'hosts' | 'path' | 'when' | 'methods'>;
 
 /** Finds the first collision of each route with those before it. */
 class Collisions {
   #count = 0;
-  /** By host and shape, the first route's index and pattern without names, and the index of the first route with each method. */
-  readonly #seen = new Map<string, { first: number; written: string; byMethod: Map<string, number> }>();
+  /** By host and shape, the first route's index and pattern without names, and the routes with each method. */
+  readonly #seen = new Map<string, { first: number; written: string; byMethod: Map<string, Seen[]> }>();
 
-  add({ hosts, path, methods }: Colliding): Collision | null {
+  add({ hosts, path, when, methods }: Colliding): Collision | null {
     const index = this.#count++;
     const [shape, written, all] = [shapeOf(path), JSON.stringify(segmentsOf(path)), withHead(methods)];
     for (const host of hosts ?? [null]) {
       const place = host === null ? shape : `${host} ${shape}`;
-      const seen = this.#seen.get(place) ?? { first: index, written, byMethod: new Map<string, number>() };
+      const seen = this.#seen.get(place) ?? { first: index, written, byMethod: new Map<string, Seen[]>() };
       this.#seen.set(place, seen);
       if (seen.written !== written) return { index, with: seen.first, host, method: null };
-      const method = all.find((one) => seen.byMethod.has(one));
-      if (method !== undefined) return { index, with: seen.byMethod.get(method)!, host, method };
-      for (const one of all) seen.byMethod.set(one, index);
+      for (const method of all) {
+        const other = seen.byMethod.get(method)?.find((one) => isContested(one.when, when));
+        if (other !== undefined) return { index, with: other.index, host, method };
+      }
+      for (const one of all) seen.byMethod.getOrInsertComputed(one, () => []).push({ index, when });
     }
     return null;
   }
 }
+
+/** A route that was compared before. */
+type Seen = Pick<Route, 'when'> & { readonly index: number };
 
 /** Whether two patterns are equally specific and match the same paths. */
 export function areAlike(one: string, other: string): boolean {
@@ -363,6 +435,25 @@ export function findSurrounding(
       .flatMap((indices) => indices.map((within) => ({ index, within })))
       .toArray(),
   );
+}
+
+/** The first of the routes with a path and method of a host, by index, that leave requests to no route, because all of them have `when`. */
+export function findUnserved(routes: readonly Colliding[]): readonly number[] {
+  if (routes.every(({ when }) => when === null)) return [];
+  const places = new Map<string, { readonly first: number; isServed: boolean }>();
+  for (const [index, { hosts, path, when, methods }] of routes.entries()) {
+    const shape = shapeOf(path);
+    for (const host of hosts ?? ['']) {
+      for (const method of withHead(methods)) {
+        const place = places.getOrInsertComputed(`${host} ${method} ${shape}`, () => ({
+          first: index,
+          isServed: false,
+        }));
+        place.isServed ||= when === null;
+      }
+    }
+  }
+  return [...new Set([...places.values()].filter(({ isServed }) => !isServed).map(({ first }) => first))];
 }
 
 /** The patterns `/x/**` that also match `/x`, by index: no other route of one of their hosts matches that. */

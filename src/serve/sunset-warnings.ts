@@ -1,5 +1,6 @@
 import { daysUntil } from '../io/time-text.ts';
 import type { Route } from '../routing/route.ts';
+import { routeName } from '../routing/router.ts';
 import type { GatewayLog } from '../telemetry/log.ts';
 
 const CHECK_SUNSETS_EVERY_MS = 3_600_000;
@@ -20,7 +21,8 @@ export function warnOfSunsets(
   /** By route, the sunset and the days left of the last warning. */
   const warned = new Map<string, string>();
   const check = () => {
-    for (const { path, methods, deprecated } of routes()) {
+    for (const route of routes()) {
+      const { methods, deprecated } = route;
       if (deprecated === null || deprecated.sunsetMs === null) continue;
       const { countedAs, sunsetMs } = deprecated;
       const days = daysUntil(sunsetMs, wallMs());
@@ -29,7 +31,7 @@ export function warnOfSunsets(
       if (warned.get(countedAs) === `${sunset} ${days}`) continue;
       warned.set(countedAs, `${sunset} ${days}`);
       logger.warn(
-        { route: path, methods, sunset, days },
+        { route: routeName(route), methods, sunset, days },
         'a route will be removed soon; `tollgate deprecations` lists its callers',
       );
     }

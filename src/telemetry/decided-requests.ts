@@ -130,5 +130,7 @@ interface UnitColumns {
 
 /** The path of every request of a route whose pattern has no names and no rest; null for other routes. @param route `Match.name` */
 function pathOfRoute(route: string | null): string | null {
-  return route === null || /\/\{|\/\*\*$/.test(route) ? null : route.slice(route.indexOf('/'));
+  // The pattern may stand between a host and what the fields of a request must be.
+  const [path = ''] = route?.slice(route.indexOf('/')).split(' ') ?? [];
+  return route === null || /\/\{|\/\*\*$/.test(path) ? null : path;
 }

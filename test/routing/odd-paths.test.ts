@@ -18,7 +18,7 @@ const route = (path: string, passes: Route['passes'] = null, hosts: string | nul
 
 function passing(...routes: Route[]) {
   const router = atOnce(routerOf(routes));
-  return (path: string, host: string | null = null) => router.passes(path, 'GET', host);
+  return (path: string, host: string | null = null) => router.faultOfOdd(path, 'odd', 'GET', host) === null;
 }
 
 describe('a route passes', () => {
@@ -93,6 +93,11 @@ describe('no route passes a path of which a reading is a path of another route (
     expect(passing(route('/x/**', ALL), route('/y/admin'))(path)).toBe(true);
   });
 
+  test('routes with one path and different methods, each of which passes it for itself', () => {
+    const router = atOnce(routerOf([route('/x/**', ALL), { ...route('/x/**', ALL), methods: ['PUT'] }]));
+    for (const method of ['GET', 'PUT']) expect(router.faultOfOdd('/x//a', 'odd', method, null), method).toBeNull();
+  });
+
   test('but passes one that has none', () => {
     const passes = passing(route('/x/**', ALL), route('/x/{a}/admin'), route('/x/admin'), route('/**'));
     expect(['/x/b%2Fc', '/x//b', '/x/b/c//admin', '/x/b/./c'].map((path) => passes(path))).toEqual(Array(4).fill(true));
@@ -126,7 +131,7 @@ describe('no route passes a path of which a reading is a path of another route (
         (others, pieces, steps) => {
           const path = `/x/${pieces.join('')}`;
           const router = atOnce(routerOf([route('/x/**', ALL), ...others.map((other) => route(other))]));
-          if (!router.passes(path, 'GET', null)) return;
+          if (router.faultOfOdd(path, 'odd', 'GET', null) !== null) return;
           passed++;
           let read = path;
           for (const step of steps) read = step(read);
@@ -141,6 +146,45 @@ describe('no route passes a path of which a reading is a path of another route (
     expect(passed).toBeGreaterThan(200);
   });
 });
+
+test.each<[string, PassedForm[], string, string | RegExp]>([
+  [
+    '/x/a//b',
+    ['encodedSlashes'],
+    '/x/**',
+    'The path has an empty segment, or one of nothing but blanks or path parameters (`;…`), which its route does not pass (`emptySegments`).',
+  ],
+  [
+    '/x/a%2F..%2Fb',
+    ['encodedSlashes'],
+    '/x/**',
+    'The path has a segment `.` or `..`, which its route does not pass (`dotSegments`).',
+  ],
+  [
+    '/x/a%2Fb',
+    ['dotSegments'],
+    '/x/**',
+    'The path has an encoded slash or backslash, which its route does not pass (`encodedSlashes`).',
+  ],
+  ['/x/a/..', ['emptySegments'], '/x/**', /`dotSegments`/],
+  [
+    '/x%2Fy/a',
+    [...ALL],
+    '/{x}/**',
+    /^The path must not have an encoded slash or backslash before the part that the `\/\*\*` of its route matches/,
+  ],
+  ['/x/../../y', [...ALL], '/x/**', 'The path has a `..` that may lead out of its route.'],
+  ['/x/admin%2F7', [...ALL], '/x/**', /^A service may read the path.* as one of another route/],
+  ['/z//y', [...ALL], '/x/**', 'odd'],
+])(
+  'the refusal of %s on a route that passes %j says what is refused and by which setting',
+  (path, passes, pattern, fault) => {
+    const router = atOnce(routerOf([route(pattern, passes), route('/x/admin/{id}')]));
+    const found = router.faultOfOdd(path, 'odd', 'GET', null);
+    if (typeof fault === 'string') expect(found).toBe(fault);
+    else expect(found).toMatch(fault);
+  },
+);
 
 test('an odd path belongs to the groups of all its readings (reliability 532)', () => {
   const groups = new PathGroups([{ routes: ['/x/search/**'] }, { routes: ['POST /x/{a}/report'] }, { routes: ['/y'] }]);

@@ -9,7 +9,7 @@ const HOUR_MS = 3_600_000;
 
 const routeGoing = (path: string, sunsetMs: number | null) =>
   ({
-    path,
+    ...{ hosts: null, path, when: null },
     deprecated: { countedAs: path, sinceMs: 0, sunsetMs, successor: null, link: null, brownouts: [] },
   }) as unknown as Route;
 

@@ -59,7 +59,7 @@ function whyNot(kong: KongRoute, leave: Leave): boolean {
     service === null
       ? 'it has no service; `respond` or `redirect` of a route answers without one'
       : isNarrowed
-        ? 'it is chosen by header fields or names of TLS (`headers`, `snis`), and routes here by host, path and method'
+        ? 'it is chosen by header fields or names of TLS (`headers`, `snis`); write the fields as `when` of a route'
         : !protocols.some((name) => name === 'http' || name === 'https') || !/^https?$/.test(service.protocol)
           ? `its protocol (${[...protocols, service.protocol].join(', ')}) is not HTTP`
           : null;
