@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { comparable, faultOfRequestField, faultOfResponseField } from '../http1/field-rules.ts';
 import { hasPunctuation, reservedByFolding } from '../http1/forwarded-fields.ts';
 import { IDEMPOTENT } from '../http1/request-line.ts';
@@ -40,6 +41,7 @@ const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
       const around = { listen, upstreams, keys, headers };
       checkRoute(route, around, noteAt(fault, 'routes', index), noteAt(warn, 'routes', index));
     }
+    checkSharedLimits(routes, fault);
     checkSurroundingRoutes(routes, upstreams, listen, warn);
     checkUpstreams(routes, upstreams, fault, warn);
     checkListen(listen, noteAt(fault, 'listen'), noteAt(warn, 'listen'));
@@ -445,6 +447,22 @@ function reachOneService(one: string, other: string, upstreams: unknown): boolea
 function urlOf(target: unknown): unknown {
   const url = isMapping(target) ? field(target, 'url') : target;
   return typeof url === 'string' && faultOfTarget(url) === null ? targetOf(url) : url;
+}
+
+/** Routes that count an address together limit it alike. */
+function checkSharedLimits(routes: readonly unknown[], fault: Note): void {
+  const first = new Map<string, number>();
+  for (const [index, route] of routes.entries()) {
+    const name = field(route, 'sharedLimits');
+    if (typeof name !== 'string') continue;
+    const at = ['routes', index, 'sharedLimits'];
+    if (field(route, 'auth') !== 'none') fault(at, 'goes with `auth: none` only; `groups` of a plan count keys.');
+    const other = first.get(name) ?? index;
+    first.set(name, other);
+    if (!isDeepStrictEqual(field(route, 'limits'), field(routes[other], 'limits'))) {
+      fault(at, `is the name of routes[${other}] too, which has other \`limits\`; write the same in both.`);
+    }
+  }
 }
 
 function checkMethods(methods: readonly unknown[], fault: Note): void {

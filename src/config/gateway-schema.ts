@@ -900,6 +900,9 @@ export const routeEntry = z.strictObject({
   limits: addressLimits
     .optional()
     .describe('Limits for each client address on this route. Required with `auth: none` and allowed only with it.'),
+  sharedLimits: orNull(values.name()).describe(
+    'A name under which routes with `auth: none` count together: an address has their `limits`, which must be the same, once for all routes with this name. Without it, once for each of them.',
+  ),
   options: z
     .enum(['answer', 'pass'], 'must be `answer` or `pass`')
     .optional()

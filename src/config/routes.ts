@@ -90,7 +90,8 @@ function upgradesOf({ websocket, upgrades }: RouteEntry): string[] {
  */
 function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<Route, 'deprecated' | 'perAddress'> {
   const { body, websocket, auth, limits, redirect, respond, headers, validate, deprecated, errors, ...others } = entry;
-  const { encodedSlashes, dotSegments, emptySegments, options, requestTimeout, idleTimeout, ...same } = others;
+  const { sharedLimits, encodedSlashes, dotSegments, emptySegments, options, requestTimeout, idleTimeout, ...same } =
+    others;
   const { path, cost, rewrite, timeouts, compression } = same;
   const reply = replyOf(entry);
   return {
@@ -143,9 +144,11 @@ function replyOf({ path: pattern, redirect, respond }: RouteEntry): RouteReply |
   return respond && { kind: 'respond', ...respond, headers: fieldRulesOf('response', [{ set: respond.headers }]) };
 }
 
-/** Each route has limits of its own. The id under which the store counts them is the same on every replica. */
-function perAddressOf({ limits = {} }: RouteEntry, name: string): Route['perAddress'] {
-  const id = `public-${createHash('sha256').update(name).digest('hex').slice(0, 12)}`;
+/** Each route has limits of its own, or shares them. The id under which the store counts them is the same on every replica. */
+function perAddressOf({ limits = {}, sharedLimits }: RouteEntry, name: string): Route['perAddress'] {
+  // No pattern begins without a slash.
+  const counted = sharedLimits === null ? name : `shared ${sharedLimits}`;
+  const id = `public-${createHash('sha256').update(counted).digest('hex').slice(0, 12)}`;
   const own = WINDOWS.flatMap((window) => {
     const limit = limits[window];
     return limit === undefined ? [] : [windowLimit(window, limit)];

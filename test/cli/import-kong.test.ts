@@ -74,6 +74,10 @@ describe('the example, with 4 services, 12 routes and 9 consumers,', () => {
     { method: 'GET', host: 'api', path: '/status' },
     { method: 'GET', host: 'api', path: '/docs' },
     { method: 'POST', host: 'api', path: '/feedback' },
+    // Without a key, an address has a limit once for a path and all below it.
+    { method: 'GET', host: 'api', path: '/status/live' },
+    { method: 'GET', host: 'api', path: '/docs/a' },
+    { method: 'POST', host: 'api', path: '/feedback/x' },
   ];
 
   test('gives each consumer on each route what Kong gives: 200, 401, 403, 404 or 413', async () => {

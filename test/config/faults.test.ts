@@ -42,6 +42,10 @@ describe('every fault in a settings file is told with its line, its column and i
 
 describe('a fault says what is allowed', () => {
   test.each([
+    ['when', 'has GET for the same paths and a value of `when` in common with routes[10] (/k)'],
+    ['when', 'put a number between quotes'],
+    ['shared-limits', 'which has other `limits`'],
+    ['shared-limits', 'goes with `auth: none` only'],
     ['allow-name-of-the-gateway', 'passes for x-consumer-role in services that fold punctuation'],
     ['admin-hosts-with-port', 'must be a host name without scheme and port, such as gateway-1'],
     ['allow-plain-name', 'needs no exception'],
@@ -86,6 +90,17 @@ describe('a fault says what is allowed', () => {
     ['tab', 'a tab indents this line; only spaces may'],
   ])('%s: %s', (name, words) => {
     expect(faultsOf(name).join('\n')).toContain(words);
+  });
+
+  test.each([
+    'carries credentials, which are not compared',
+    'belongs to the connection or to the gateway, and services do not get it as it was sent (x-consumer-id)',
+    'is compared by `hosts` of a route; use that',
+    'may have the key of a caller (`keys.from`)',
+    'is a field that no service gets, because of its punctuation',
+    'is the same as x_plan in `headers.allow`',
+  ])('no route is chosen by a field that %s (reliability 574)', (words) => {
+    expect(faultsOf('when').join('\n')).toContain(words);
   });
 
   // Attack: the path of a secret in the place of a settings file's. What is told of it is read by many.

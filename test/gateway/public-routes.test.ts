@@ -10,6 +10,9 @@ const ROUTES = `
   - { path: /v1/pets, methods: [GET, POST], upstream: store }
   - { path: /status, methods: [GET], upstream: store, auth: none, limits: { minute: 3 } }
   - { path: '/docs/**', methods: [GET], upstream: store, auth: none, limits: { minute: 2, day: 10 } }
+  - { path: /help, methods: [GET], upstream: store, auth: none, limits: { minute: 3 }, sharedLimits: help }
+  - { path: '/help/**', methods: [GET], upstream: store, auth: none, limits: { minute: 3 }, sharedLimits: help }
+  - { path: /faq, methods: [GET], upstream: store, auth: none, limits: { minute: 3 }, sharedLimits: faq }
 `;
 const start = async (env = {}) => {
   const upstream = await startUpstream();
@@ -40,6 +43,20 @@ test('are served without a key, each address within its limit, each route for it
   expect((await from('192.0.2.2')).status).toBe(200);
   expect((await from('192.0.2.1', '/docs/a')).status).toBe(200);
   expect(upstream.requests.every((request) => request.values('x-consumer-id').length === 0)).toBe(true);
+});
+
+test('share the limit of an address if they have the same `sharedLimits`', async () => {
+  const { from } = await start();
+  for (const [path, left] of [
+    ['/help', '2'],
+    ['/help/a', '1'],
+    ['/help', '0'],
+  ] as const) {
+    const answer = await from('192.0.2.1', path);
+    expect([answer.status, answer.headers.get('x-ratelimit-remaining')]).toEqual([200, left]);
+  }
+  expect([(await from('192.0.2.1', '/help/b')).status, (await from('192.0.2.1', '/help')).status]).toEqual([429, 429]);
+  expect([(await from('192.0.2.1', '/faq')).status, (await from('192.0.2.2', '/help')).status]).toEqual([200, 200]);
 });
 
 test('an IPv6 client is counted by its /64, an IPv4-mapped address as the IPv4 address', async () => {

@@ -78,8 +78,6 @@ class Import {
   readonly #leftBefore = new Set<string>();
   /** Services of which a route does not keep the Host of clients. */
   readonly #withOwnHost: ReadonlySet<KongService | null>;
-  /** The routes of a limit. */
-  readonly #limited: ReadonlyMap<KongPlugin | null, readonly RouteHere[]>;
 
   constructor(kong: Kong) {
     this.#kong = kong;
@@ -87,7 +85,6 @@ class Import {
     this.#withOwnHost = new Set(
       this.#routes.flatMap(({ kong: { keepsHost, service } }) => (keepsHost ? [] : [service])),
     );
-    this.#limited = Map.groupBy(this.#routes, (route) => pluginFor(kong, 'rate-limiting', route.kong, null));
   }
 
   made(): ImportedKong {
@@ -450,15 +447,11 @@ class Import {
         plugin.at,
         `rate-limiting: a route without a key has limits for each address, and none by ${by}, a year or the like`,
       );
-    if (plugin !== null && this.#limited.get(plugin)!.length > 1 && given.length > 0)
-      this.#leave(
-        plugin.at,
-        'rate-limiting: an address has these limits on each route without a key, and in Kong on all of them together',
-      );
     const none = given.length === 0;
     return [
       '    auth: none',
       `    limits: { ${none ? `minute: ${WIDE}` : given.join(', ')} }${none ? ' # Kong has none here; Tollgate needs one for each address.' : ''}`,
+      ...(none ? [] : [`    sharedLimits: ${this.#nameOf(plugin!, nameOfLimit(plugin!), 'limit')}`]),
     ];
   }
 
@@ -546,6 +539,11 @@ function rewriteOf(stripPrefix: string, addPrefix: string): readonly string[] {
 function stickyOf(hashOn: string, cookie: string | null): string | null {
   if (hashOn === 'cookie' && cookie !== null) return `cookie: ${quoted(cookie)}`;
   return hashOn === 'consumer' ? 'key' : hashOn === 'ip' ? 'address' : null;
+}
+
+/** What a limit is called that an address has on several routes. */
+function nameOfLimit({ route, service }: KongPlugin): string {
+  return `of-${route?.name ?? service?.name ?? 'all-routes'}`;
 }
 
 const NO_PLUGIN = { config: {} } as KongPlugin;

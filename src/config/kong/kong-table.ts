@@ -106,7 +106,7 @@ function inTollgate(here: RouteHere, route: GatewayFile['routes'][number], plans
     isOpen ? 'no key' : 'a key',
     ...(route.scopes ?? []).map((scope) => `scope ${scope}`),
     isOpen
-      ? `${windowsText(route.limits ?? {})} for each address on this path`
+      ? `${windowsText(route.limits ?? {})} for each address${route.sharedLimits === null ? ' on this path' : ''}`
       : planText(here, plans.plans.get('default')!),
     ...(route.maxBodyBytes === null ? [] : [`bodies up to ${sizeText(route.maxBodyBytes)}`]),
     ...(route.addresses === null ? [] : [`from ${route.addresses.join(', ')}`]),
