@@ -326,7 +326,11 @@ test('an operator removes what is stored by path or by route', async () => {
   expect(await texts()).toEqual(['answer 1', 'answer 3']);
   await all.gateway.command('cache', 'purge', '--route', '/v1/pets/**');
   expect(await texts()).toEqual(['answer 4', 'answer 5']);
-  await all.gateway.command('cache', 'purge', '--route', '/v1/dogs');
+  for (const route of ['/v1/dogs', '/v1/pets', '/v1/pet/**']) {
+    const { code, stderr } = await all.gateway.command('cache', 'purge', '--route', route);
+    expect([code, stderr]).toEqual([1, expect.stringContaining(`no route ${route}, so nothing was removed.`)]);
+    expect(stderr).toContain('Routes with `cache`: /v1/pets/**');
+  }
   expect(await texts()).toEqual(['answer 4', 'answer 5']);
 });
 

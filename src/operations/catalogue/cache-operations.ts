@@ -1,5 +1,8 @@
 import { z } from 'zod';
+import { nearest } from '../../config/yaml.ts';
+import { Failure } from '../../failure.ts';
 import { purgeText } from '../../forward/cache/response-cache.ts';
+import { visible } from '../operation-values.ts';
 import { reason } from '../suspensions.ts';
 import { defineOperation } from './operation.ts';
 
@@ -41,10 +44,31 @@ export const purgeCache = defineOperation({
     route: z.string().nullable().describe('Null: of all routes.'),
     path: z.string().nullable().describe('Null: all paths.'),
   }),
-  async run({ cachePurges }, { route = null, path = null, reason }) {
+  fails: { not_found: 'gateway.yaml has no such route, or the route has no `cache`.' },
+  async run({ cachePurges, cachedPatterns }, { route = null, path = null, reason }) {
+    if (route !== null) insistOnCache(route, cachedPatterns());
     const purge = { route, path };
     await cachePurges.announce(purgeText(purge));
     const after = reason === undefined ? purge : { ...purge, reason };
     return { output: purge, change: { target: null, before: null, after } };
   },
 });
+
+const MAX_NAMED = 10;
+
+/** @throws Failure `not_found` if no route with this pattern keeps responses */
+function insistOnCache(route: string, patterns: ReadonlyMap<string, boolean>): void {
+  const isCached = patterns.get(route);
+  if (isCached === true) return;
+  const cached = [...patterns].flatMap(([pattern, keeps]) => (keeps ? [pattern] : []));
+  const near = nearest(route, cached) ?? cached.find((pattern) => pattern.startsWith(route)) ?? null;
+  const named = cached.slice(0, MAX_NAMED).join(', ');
+  const others = cached.length > MAX_NAMED ? ` and ${cached.length - MAX_NAMED} more` : '';
+  const all = cached.length === 0 ? 'No route has `cache`.' : `Routes with \`cache\`: ${named}${others}.`;
+  const hint = near === null ? all : `Did you mean ${near}? ${all}`;
+  const wrong =
+    isCached === false
+      ? `The route ${visible(route)} of gateway.yaml has no \`cache\``
+      : `gateway.yaml has no route ${visible(route)}`;
+  throw new Failure('not_found', `${wrong}, so nothing was removed. ${hint}`);
+}

@@ -30,6 +30,8 @@ export interface StoreContext extends OperatorStore, Stores {
   readonly deprecations: (days: number, page: AskedPage) => Promise<DeprecationPage>;
   /** Lists the deprecated routes that a consumer has called, for this many days back, today included. */
   readonly deprecatedCallsOf: (id: string, days: number) => Promise<readonly DeprecatedRouteCalls[]>;
+  /** The routes of the settings, by pattern, each with whether it has `cache`. */
+  readonly cachedPatterns: () => ReadonlyMap<string, boolean>;
   /** Whether the gateway keeps the usage history. */
   readonly keepsHistory: () => boolean;
   /** Whether the gateway keeps traffic over time. */
@@ -59,6 +61,10 @@ export function storeContext({ plansVersion, settings, ...parts }: StoreParts): 
     deprecations: (days, page) => deprecationPage(settings().routes, parts, { days, nowMs: nowMs() }, page),
     deprecatedCallsOf: (id, days) =>
       deprecatedCallsOfConsumer(id, settings().routes, deprecatedCalls, { days, nowMs: nowMs() }),
+    cachedPatterns: () => {
+      const byPath = Map.groupBy(settings().routes, ({ path }) => path);
+      return new Map([...byPath].map(([path, routes]) => [path, routes.some(({ cache }) => cache !== null)]));
+    },
     keyFormats: () => settings().keyFormats,
     keepsHistory: () => settings().usageHistory,
     keepsTraffic: () => settings().keepsTraffic,

@@ -189,6 +189,7 @@ describe('the API held to its description', () => {
       ['GET', '/admin/bans'],
       ['POST', '/admin/cache/purges', { route: '/v1/pets', path: null }],
       ['POST', '/admin/cache/purges', { path: '/v1/pets' }],
+      ['POST', '/admin/cache/purges', { route: '/v1/pet' }],
       ['GET', '/admin/plans'],
       ['POST', '/admin/plans/check', { text: 'plans: 1' }],
       ['POST', '/admin/plans/check', { text: PLANS.replace('day: 1000', 'day: 1') }],
