@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs';
 import { AcmeCertificates, type AcmeEvents } from '../certificates/acme-certificates.ts';
 import { sealingUnder, UNSEALED } from '../certificates/acme-records.ts';
 import { ChallengeCertificates } from '../certificates/challenge-certificates.ts';
@@ -47,15 +48,19 @@ export async function openPublicCertificates(
   return {
     source: certificates,
     ofListener: { certificates, challengeCertificateFor: null },
-    begin: async () => followFiles(certificates, telling),
+    begin: async () => followFiles(certificates, tls.cert, telling),
     stopOrdering: async () => {},
     close: async () => certificates.close(),
   };
 }
 
-/** Reloads the certificate when its files change; logs and counts each new one, and each one that cannot be used. */
-function followFiles(certificates: Certificates, { log: { logger }, metrics }: Telling): void {
-  logExpiry(certificates.current, logger);
+/**
+ * Reloads the certificate when its files change; logs and counts each new one, and each one that cannot be used. That the first one has
+ * expired is a warning of the settings, unless it comes from a pipe (`certificateWarnings`).
+ */
+function followFiles(certificates: Certificates, file: string, { log: { logger }, metrics }: Telling): void {
+  const { current } = certificates;
+  if (current.expiresAtMs > Date.now() || !statSync(file, { throwIfNoEntry: false })?.isFile()) logExpiry(current, logger);
   certificates.follow({
     onLoaded: (certificate) => {
       metrics()?.certificateRead('loaded');
