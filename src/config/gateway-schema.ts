@@ -416,6 +416,13 @@ const publicTls = z
   .strictObject({
     cert: certificateFiles.cert.optional(),
     key: certificateFiles.key.optional(),
+    certificates: z
+      .array(z.strictObject(certificateFiles))
+      .max(100, 'must not have more than 100 certificates')
+      .prefault([])
+      .describe(
+        'Further certificates, each for other hosts. A client gets the one that has the name which it sends in the handshake (SNI), exact names before wildcards, and otherwise that of `cert` or `acme`. A request for a host of another certificate than that of its connection gets 421, unless both have the host.',
+      ),
     acme: orNull(acme).describe(
       'Orders the certificate from a certificate authority by ACME (RFC 8555) and renews it, in place of `cert` and `key`.',
     ),

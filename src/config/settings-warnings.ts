@@ -28,9 +28,10 @@ interface ComparedSettings {
 }
 
 /** The certificate of the public listener: in a file, or ordered by ACME. */
-type TlsSource =
+type TlsSource = { readonly certificates: readonly { readonly cert: string }[] } & (
   | { readonly cert: string }
-  | { readonly cert: null; readonly acme: { readonly domains: readonly string[] } };
+  | { readonly cert: null; readonly acme: { readonly domains: readonly string[] } }
+);
 
 interface ComparedUpstream {
   readonly name: string;
@@ -71,6 +72,9 @@ export function certificateWarnings(settings: ComparedSettings, nowMs: number): 
   const { listen, admin, upstreams } = settings;
   const files: readonly (readonly [Path, string | null | undefined])[] = [
     [['listen', 'tls', 'cert'], listen.tls?.cert],
+    ...(listen.tls?.certificates ?? []).map(
+      ({ cert }, i) => [['listen', 'tls', 'certificates', i, 'cert'], cert] as const,
+    ),
     [['admin', 'tls', 'cert'], admin.tls?.cert],
     ...[...upstreams.values()].map(({ name, tls }) => [['upstreams', name, 'tls', 'cert'], tls?.cert] as const),
   ];
@@ -115,10 +119,13 @@ function foreignHosts({ listen, routes }: ComparedSettings): readonly SettingsWa
   const { tls, trustedProxies, proxyProtocol } = listen;
   // A proxy in front that ends TLS has a certificate of its own, and need not ask the gateway for the names of clients.
   if (tls === null || (trustedProxies.length > 0 && !proxyProtocol)) return [];
-  const certificate = readCertificate(tls.cert);
+  const files = [tls.cert, ...tls.certificates.map(({ cert }) => cert)].filter((file) => file !== null);
+  const certificates = files.map(readCertificate);
+  const domains = tls.cert === null ? tls.acme.domains : [];
   const isNamed = (host: string) =>
-    tls.cert === null ? tls.acme.domains.includes(host) : certificate === null || covers(certificate, host);
-  const where = tls.cert === null ? 'listen.tls.acme.domains' : 'the names of the certificate in listen.tls.cert';
+    domains.includes(host) || certificates.some((one) => one === null || covers(one, host));
+  const own = tls.cert === null ? 'listen.tls.acme.domains' : 'the names of the certificate in listen.tls.cert';
+  const where = tls.certificates.length === 0 ? own : `${own}, or of those in listen.tls.certificates`;
   const seen = new Set<string>();
   return routes.flatMap(({ hosts }, i) =>
     (hosts ?? []).flatMap((host, j): SettingsWarning[] => {

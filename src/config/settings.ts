@@ -28,6 +28,8 @@ type JoinedSettings = ReturnType<typeof settingsOf>;
 export type Upstream = Settings['upstreams'] extends ReadonlyMap<string, infer U> ? U : never;
 /** TLS on the public listener with a certificate that is ordered by ACME. */
 export type AcmeTls = Extract<NonNullable<Settings['listen']['tls']>, { readonly cert: null }>;
+/** The same with a certificate in a file. */
+export type FilesTls = Exclude<NonNullable<Settings['listen']['tls']>, AcmeTls>;
 /** Where the certificate is ordered, and for what. */
 export type Acme = AcmeTls['acme'];
 

@@ -225,6 +225,16 @@ export const ERRORS = {
     counted: 'no',
     explanation: 'The request expects something that the gateway cannot do.',
   },
+  misdirected_request: {
+    status: 421,
+    closes: false,
+    sentence: 'This connection was opened for another host. Send the request on a connection of its own.',
+    when: 'The listener has several certificates, and the request is for a host of another one than the client got for the host that it named in the TLS handshake.',
+    remedy: 'Send the request again on a new connection that names this host in its handshake.',
+    counted: 'no',
+    explanation: 'The client sent the request on a connection that it had opened for a host with another certificate.',
+    advice: 'Look for a client, or a proxy in front of the gateway, that uses one TLS connection for several hosts.',
+  },
   rate_limit_exceeded: {
     status: 429,
     closes: false,

@@ -1,6 +1,6 @@
 import { randomFillSync } from 'node:crypto';
 import { type ErrorResponse, errorResponse, plainError } from '../annotate/errors.ts';
-import type { ClientRequest, ClientResponse } from '../http1/client.ts';
+import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
 import { valuesOf, WEBSOCKET } from '../http1/fields.ts';
 import { BODYLESS } from '../http1/request-framing.ts';
 import type { Head, HeadFault } from '../http1/request-head.ts';
@@ -25,8 +25,10 @@ export function recordingOf(
 export function formFault(
   head: Head,
   match: Match | null,
+  { servesHost }: Pick<ClientAddress, 'servesHost'>,
   { via, maxBodyBytes }: Pick<GatewayDeps, 'via' | 'maxBodyBytes'>,
 ): ErrorResponse | null {
+  if (servesHost !== null && !servesHost(head.host)) return plainError('misdirected_request');
   if (isLoop(head, via)) return plainError('loop_detected');
   const { upgrade } = head;
   if (upgrade.kind === 'fault' && match?.route.upgrades.includes(WEBSOCKET) === true) {

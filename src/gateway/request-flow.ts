@@ -150,7 +150,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
       this.#passage = new CachedRequest(head, this.#origin);
     }
     const isOpen = found?.route === null && !found.asksForKey;
-    const fault = isOpen ? ambiguity!.error : formFault(head, match, this.#deps);
+    const fault = isOpen ? ambiguity!.error : formFault(head, match, this.#origin, this.#deps);
     const withinMs = match?.route.requestTimeoutMs ?? null;
     if (withinMs !== null) (this.#request.timed ?? this.#request.socket).requestWithin?.(withinMs);
     if (fault !== null) this.#refuseForm(fault);

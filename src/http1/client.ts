@@ -14,7 +14,12 @@ export interface ClientAddress {
   readonly httpVersion: string | null;
   /** The certificate that the client has shown and that an authority of `clientCa` has signed; null without one. */
   readonly certificate: ClientCertificate | null;
+  /** Which requests belong on the connection, where the listener has several certificates; null if all do. */
+  readonly servesHost: ServesHost | null;
 }
+
+/** Whether requests for a host belong on a connection. @param host the Host field as it was sent; null without one */
+export type ServesHost = (host: string | null) => boolean;
 
 /** A verified certificate of a client. */
 export interface ClientCertificate {

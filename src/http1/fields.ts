@@ -49,6 +49,11 @@ export function onlyValue(rawHeaders: readonly string[], name: string): string |
   return value;
 }
 
+/** The name that a Host field gives, as settings and certificates write it: without its port and the dot of the root, in lower case. */
+export function hostNameOf(host: string): string {
+  return host.replace(/:\d*$/, '').replace(/\.$/, '').toLowerCase();
+}
+
 /** Fields by their names, without a prototype, because one may have the name `constructor`. @param fields names and values in turn */
 export function valuesByName(fields: readonly string[]): Record<string, string[]> {
   const values: Record<string, string[]> = Object.create(null);

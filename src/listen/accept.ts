@@ -38,6 +38,8 @@ interface ConnectionHandler {
 /** The certificate of the public listener, and what proves its domains to a certificate authority. */
 export interface ListenerCertificates {
   readonly certificates: CertificateSource;
+  /** For other hosts, which clients name in the handshake (SNI). */
+  readonly further?: readonly CertificateSource[];
   /** For TLS-ALPN-01; null if the listener answers no such challenges. */
   readonly challengeCertificateFor: TlsChallengeOptions['certificateFor'] | null;
 }

@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6, type Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import ipaddr from 'ipaddr.js';
-import type { ClientAddress, ClientCertificate, ClientRequest } from '../http1/client.ts';
+import type { ClientAddress, ClientCertificate, ClientRequest, ServesHost } from '../http1/client.ts';
 import { valuesOf } from '../http1/fields.ts';
 import { Networks, parseAddress } from '../io/networks.ts';
 import { clientCertificateOf } from '../model/client-certificates.ts';
@@ -48,6 +48,7 @@ export class ClientAddresses {
       scheme,
       httpVersion,
       certificate: this.#certificateOf(connection),
+      servesHost: (connection as { servesHost?: ServesHost | null }).servesHost ?? null,
     };
     this.#peers.set(socket, peer);
     return peer;
@@ -215,6 +216,11 @@ export function takeProxyHeader(
     return header.kind === 'header' ? { value: header.source, bytes: header.bytes } : header.kind;
   };
   takeFirstBytes(socket, { timeoutMs, refused, read, done });
+}
+
+/** Says for which hosts a connection is; null: for all. */
+export function isFor(socket: Socket, servesHost: ServesHost | null): void {
+  Object.defineProperty(socket, 'servesHost', { value: servesHost });
 }
 
 /** Sets the remote address and port of a connection. */

@@ -1,13 +1,21 @@
 import { constants, createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import type { Socket } from 'node:net';
-import { createSecureContext, createServer, type SecureContextOptions, type Server, type TLSSocket } from 'node:tls';
+import {
+  createSecureContext,
+  createServer,
+  type SecureContext,
+  type SecureContextOptions,
+  type Server,
+  type TLSSocket,
+} from 'node:tls';
 import { Failure } from '../failure.ts';
 import { type ReplyDeadline, ReplyDeadlines } from '../io/deadlines.ts';
 import { carriedBy } from '../io/node-internals.ts';
 import { type HandshakePayer, NO_PAYER, rawOf, TlsCarrier } from '../io/tls-carrier.ts';
-import { comesFrom } from './client-address.ts';
+import { comesFrom, isFor } from './client-address.ts';
 import { certificateBlocks } from './pem.ts';
+import { ServerNames } from './server-names.ts';
 
 /*
  * TLS on the listeners: the certificates, which may be replaced while the gateway runs, and the stage that decrypts.
@@ -276,6 +284,8 @@ export interface TlsSettings {
 
 interface TlsStageOptions extends TlsSettings {
   readonly certificates: CertificateSource;
+  /** For other hosts, which clients name in the handshake (SNI). */
+  readonly further?: readonly CertificateSource[];
   readonly handshakeTimeoutMs: number;
   /** Whether `h2` is offered. */
   readonly http2: boolean;
@@ -319,8 +329,10 @@ export function createTlsStage(options: TlsStageOptions): {
   readonly use: (certificate: Certificate) => void;
 } {
   const requestsCertificate = options.clientCertificate !== 'none';
+  const names = namesOf(options);
   const server: Server = createServer({
     ...contextOptions(options.certificates.current, options),
+    ...(names === null ? {} : { SNICallback: names.choose }),
     requestCert: requestsCertificate,
     rejectUnauthorized: options.clientCertificate === 'required',
     // curl and PHP offer `http/1.0` alone for a request of that version.
@@ -348,6 +360,8 @@ export function createTlsStage(options: TlsStageOptions): {
     const { raw } = carrier;
     const { remoteAddress: address = '', remotePort: port = 0 } = raw;
     comesFrom(socket, { address, port });
+    // Node.js has false where the client has named no host.
+    if (names !== null) isFor(socket, names.servedTo(socket.servername || null));
     options.onSecure(socket, raw);
   });
   return {
@@ -359,6 +373,27 @@ export function createTlsStage(options: TlsStageOptions): {
       server.emit('connection', carrier);
     },
     use: (certificate) => server.setSecureContext(contextOptions(certificate, options)),
+  };
+}
+
+/** Chooses among several certificates by the name in the handshake; null if there is one. */
+function namesOf(options: TlsStageOptions) {
+  const { certificates, further = [] } = options;
+  if (further.length === 0) return null;
+  const names = new ServerNames([certificates, ...further]);
+  const contexts = further.map(({ current }) => createSecureContext(contextOptions(current, options)));
+  for (const [i, source] of further.entries()) {
+    source.onChange((certificate) => {
+      contexts[i] = createSecureContext(contextOptions(certificate, options));
+    });
+  }
+  return {
+    /** Without a context, Node.js uses that of `certificates`. */
+    choose: (name: string, done: (error: null, context?: SecureContext) => void) => {
+      const place = names.placeOf(name) ?? 0;
+      done(null, place === 0 ? undefined : contexts[place - 1]);
+    },
+    servedTo: (name: string | null) => names.servedTo(name),
   };
 }
 

@@ -1,4 +1,5 @@
 import type { ComparedFields } from '../http1/field-conditions.ts';
+import { hostNameOf } from '../http1/fields.ts';
 import { oddPartsOf } from './odd-path.ts';
 import { type Route, USAGE } from './route.ts';
 import {
@@ -66,7 +67,7 @@ export function* routerOf(routes: readonly Route[]): Generator<void, Router, voi
   // A client chooses the host of its request, so only names of the settings are kept.
   const known = new Map([...byHost.keys()].map((name) => [name, tablesFor(name)]));
   const tablesAt = (host: string | null) => {
-    const name = host === null ? '' : nameOf(host);
+    const name = host === null ? '' : hostNameOf(host);
     return known.get(name) ?? (name.length > MAX_NAME ? [elsewhere] : tablesFor(name));
   };
   return {
@@ -140,9 +141,4 @@ function* tablesOf(byHost: ReadonlyMap<string, readonly Route[]>): Generator<voi
     tables.set(host, table);
   }
   return tables;
-}
-
-/** The name that a Host field gives, as hosts of routes are written: without its port and the dot of the root, in lower case. */
-function nameOf(host: string): string {
-  return host.replace(/:\d*$/, '').replace(/\.$/, '').toLowerCase();
 }

@@ -58,6 +58,13 @@ export async function checkSettings(env: Variables): Promise<CheckedSettings> {
         certificates.push({ setting, file: tls.cert, validFromMs, expiresAtMs });
       });
     }
+    for (const [i, files] of (settings.listen.tls?.certificates ?? []).entries()) {
+      await noting(faults, async () => {
+        const setting = `listen.tls.certificates[${i}]`;
+        const { current } = await Certificates.open({ ...files, clientCa: null }, () => Date.now(), setting);
+        certificates.push({ ...current, setting, file: files.cert });
+      });
+    }
     for (const [name, upstream] of settings.upstreams) {
       await noting(faults, async () => {
         const tls = readUpstreamTls(upstream);

@@ -23,6 +23,10 @@ export function exposedFiles(env: Variables, settings: Settings): readonly strin
   }));
   const own = [
     { what: 'the private key of listen.tls', file: settings.listen.tls?.key ?? null },
+    ...(settings.listen.tls?.certificates ?? []).map(({ key }, i) => ({
+      what: `the private key of listen.tls.certificates[${i}]`,
+      file: key,
+    })),
     { what: 'the HMAC key of listen.tls.acme.eab', file: settings.listen.tls?.acme?.eab?.hmacKeyFile ?? null },
     { what: 'the secret of admin.oidc', file: settings.admin.oidc?.clientSecretFile ?? null },
     { what: 'the private key of admin.tls', file: settings.admin.tls?.key ?? null },

@@ -362,7 +362,7 @@ function gaugesOf({ live, later }: Run, opened: Foundation, heap: HeapGuard, thr
     isPepperWrong: () => stores.pepperState() === 'mismatch',
     storeClockDiffersByMs: () => Math.abs(stores.clock.aheadMs),
     replicasAway: () => stores.replicaTrouble().length,
-    certificateExpiresAtMs: () => certificates?.source.current?.expiresAtMs ?? null,
+    certificateExpiresAtMs: () => certificates?.expiresAtMs() ?? null,
   };
 }
 
@@ -417,7 +417,7 @@ async function openAdmin(
   });
   const readiness = () => readinessOf(live, stores, draining.hasBegun || later.listener === undefined, lacks());
   const state = (): ProcessState => ({
-    certificateExpiresAtMs: certificates?.source.current?.expiresAtMs ?? null,
+    certificateExpiresAtMs: certificates?.expiresAtMs() ?? null,
     connections: later.listener?.connections() ?? 0,
     inFlight: gateway.inFlight,
     callsWithoutNetwork: services.networks.uncounted,

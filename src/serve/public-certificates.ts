@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { AcmeCertificates, type AcmeEvents } from '../certificates/acme-certificates.ts';
 import { sealingUnder, UNSEALED } from '../certificates/acme-records.ts';
 import { ChallengeCertificates } from '../certificates/challenge-certificates.ts';
-import type { Acme, AcmeTls, Settings } from '../config/settings.ts';
+import type { Acme, AcmeTls, FilesTls, Settings } from '../config/settings.ts';
 import { CLOCKS } from '../io/clocks.ts';
 import type { ListenerCertificates } from '../listen/accept.ts';
 import { listenForHttpChallenges } from '../listen/http-challenge.ts';
@@ -15,6 +15,8 @@ import type { GatewayStores } from './gateway-stores.ts';
 export interface PublicCertificates {
   readonly source: CertificateSource;
   readonly ofListener: ListenerCertificates;
+  /** When the first of all certificates expires, Unix milliseconds; null before there is one. */
+  expiresAtMs(): number | null;
   /**
    * Follows the files, or orders and renews. Called when the public port is open.
    * @throws Failure `cannot_listen` for the port of HTTP-01
@@ -43,7 +45,37 @@ export async function openPublicCertificates(
   telling: Telling,
 ): Promise<PublicCertificates | null> {
   if (tls === null) return null;
-  if (tls.acme !== null) return openAcme(tls, host, stores, telling);
+  const further = await Promise.all(
+    tls.certificates.map(async (files, i) => {
+      const setting = `listen.tls.certificates[${i}]`;
+      return {
+        files,
+        opened: await Certificates.open({ ...files, clientCa: tls.clientCa }, () => Date.now(), setting),
+      };
+    }),
+  );
+  const first = tls.acme === null ? await openFiles(tls, telling) : await openAcme(tls, host, stores, telling);
+  return {
+    ...first,
+    ofListener: { ...first.ofListener, further: further.map(({ opened }) => opened) },
+    expiresAtMs: () => {
+      const all = [first.source, ...further.map(({ opened }) => opened)].flatMap(({ current }) => current ?? []);
+      return all.length === 0 ? null : Math.min(...all.map(({ expiresAtMs }) => expiresAtMs));
+    },
+    begin: async () => {
+      await first.begin();
+      for (const { files, opened } of further) followFiles(opened, files.cert, telling);
+    },
+    close: async () => {
+      for (const { opened } of further) opened.close();
+      await first.close();
+    },
+  };
+}
+
+type FirstCertificate = Omit<PublicCertificates, 'expiresAtMs'>;
+
+async function openFiles(tls: FilesTls, telling: Telling): Promise<FirstCertificate> {
   const certificates = await Certificates.open(tls, () => Date.now());
   return {
     source: certificates,
@@ -60,7 +92,8 @@ export async function openPublicCertificates(
  */
 function followFiles(certificates: Certificates, file: string, { log: { logger }, metrics }: Telling): void {
   const { current } = certificates;
-  if (current.expiresAtMs > Date.now() || !statSync(file, { throwIfNoEntry: false })?.isFile()) logExpiry(current, logger);
+  if (current.expiresAtMs > Date.now() || !statSync(file, { throwIfNoEntry: false })?.isFile())
+    logExpiry(current, logger);
   certificates.follow({
     onLoaded: (certificate) => {
       metrics()?.certificateRead('loaded');
@@ -84,7 +117,7 @@ async function openAcme(
   host: string,
   { certificates: store, peppers, pepperState }: GatewayStores,
   telling: Telling,
-): Promise<PublicCertificates> {
+): Promise<FirstCertificate> {
   if (store === null) throw new Error('the store was opened without the records of ACME');
   const certificates = await AcmeCertificates.open({
     acme,

@@ -42,10 +42,14 @@ export function connectionMetrics(
     '1 while the gateway takes no new connections because its heap, or the memory of its container, is nearly full.',
     () => (isShortOfMemory() ? 1 : 0),
   );
-  registry.gauge('tollgate_tls_certificate_expiry_timestamp_seconds', 'When the certificate in force expires.', () => {
-    const atMs = expiresAtMs();
-    return atMs === null ? null : atMs / 1000;
-  });
+  registry.gauge(
+    'tollgate_tls_certificate_expiry_timestamp_seconds',
+    'When the certificate in force expires; of several, the first that does.',
+    () => {
+      const atMs = expiresAtMs();
+      return atMs === null ? null : atMs / 1000;
+    },
+  );
   return {
     connectionDropped: registry.counted(...CONNECTIONS_DROPPED, SHORTAGES),
     connectionEvicted: registry.counted(
