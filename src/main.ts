@@ -18,7 +18,7 @@ import { keysBackup, keysRestore } from './cli/keys/backup.ts';
 import { keysExport } from './cli/keys/export.ts';
 import { keysImport } from './cli/keys/keys-import.ts';
 import { keysNetworks } from './cli/keys/keys-networks.ts';
-import { keysFind, keysList, keysShow } from './cli/keys/keys-show.ts';
+import { keysFind, keysList, keysSecrets, keysShow } from './cli/keys/keys-show.ts';
 import { now } from './cli/now-command.ts';
 import { changesUnder, type Entry } from './cli/operation-commands.ts';
 import { pets } from './cli/pets.ts';
@@ -94,6 +94,7 @@ const GROUPS: Readonly<Record<string, readonly Entry[]>> = {
     ['List the keys', keysList],
     ['Find the key of a secret', keysFind],
     ['Show a key', keysShow],
+    ['Count secrets by pepper and form', keysSecrets],
     ['Show from where a key was called', keysNetworks],
     ['Make keys and customers as a file says', keysApply],
     ['Take in keys that were made elsewhere', keysImport],

@@ -175,6 +175,21 @@ export function isForeign(text: string, formats: readonly KeyFormat[]): boolean 
   return formats.length > 0 && !isOwnForm(text) && formats.some((format) => hasFormat(text, format));
 }
 
+/** The name of the form of the secrets that Tollgate makes. */
+export const OWN_FORM = 'own';
+
+/** The name of the form of a secret: that of Tollgate, or the prefix of its format and `*`. Undefined for a secret without a known form. */
+export function formOf(secret: string, formats: readonly KeyFormat[]): string | undefined {
+  if (isOwnForm(secret)) return isWellFormed(secret) ? OWN_FORM : undefined;
+  const format = formats.find((one) => hasFormat(secret, one));
+  return format === undefined ? undefined : nameOfFormat(format);
+}
+
+/** Formats with the same prefix have the same name. No prefix has a `*`. */
+export function nameOfFormat({ prefix }: Pick<KeyFormat, 'prefix'>): string {
+  return `${prefix}*`;
+}
+
 /** Whether a secret with these last characters may have one of these formats. An import may know no more than its hash and end. */
 export function mayEndForeign(end: string, formats: readonly KeyFormat[]): boolean {
   return formats.some(({ prefix, alphabet }) =>

@@ -10,7 +10,7 @@ import {
   type Suspension,
   UnreadableRecord,
 } from '../model/record.ts';
-import { fingerprintOf, foreignFingerprintOf, type KeyFormat } from './api-key.ts';
+import { fingerprintOf, foreignFingerprintOf, formOf, type KeyFormat } from './api-key.ts';
 import {
   type Customer,
   type KnownCustomer,
@@ -81,6 +81,7 @@ type KnownConsumer = Extract<Identity, { kind: 'consumer' }>;
 /** The limits of most keys: one object for all of them. */
 const NO_LIMITS: Limits = Object.freeze({});
 const NO_SCOPES: readonly string[] = Object.freeze([]);
+const NO_FORMATS: readonly KeyFormat[] = Object.freeze([]);
 export const NO_META: Meta = Object.freeze({});
 
 /**
@@ -120,6 +121,8 @@ export interface IdentifierOptions {
    * found, so while this is false an unknown key is `unavailable` instead of refused.
    */
   readonly isPepperRight?: () => boolean;
+  /** Whether the store has ever had another pepper; left out: it has not. Then each record gets the mark of its pepper when it is used. */
+  readonly hadOtherPepper?: () => boolean;
   /** The formats of keys that were made elsewhere; called for each request, since gateway.yaml may change. */
   readonly formats?: () => readonly KeyFormat[];
   /** The feed that tells of changes by `forget`; left out: no feed does. */
@@ -349,7 +352,8 @@ export class Identifier {
       }
       const known = this.#knownOf(sha, found, askedAtMs, isCurrent ? epoch : CHANGED);
       if (isKept) this.#known.set(sha, known);
-      if (found.oldDigest !== null && askedAtMs >= known.rehashAtMs) void this.#rehash(known, found.oldDigest, sha);
+      const renewed = this.#renewed(found, token);
+      if (renewed !== null && askedAtMs >= known.rehashAtMs) void this.#rehash(known, found.secret!.digest, renewed);
       return { known };
     } catch (error) {
       this.#options.onStoreFailure?.(error);
@@ -441,25 +445,37 @@ export class Identifier {
   }
 
   /**
-   * Stores a secret's digest under the newest pepper, in the background; if that fails, the next look-up tries again.
+   * What the record of a secret is to have: its digest under the newest pepper with the mark of that, and where there are formats, its
+   * form. Null: it has all of it. A store without formats that has had one pepper needs neither.
+   */
+  #renewed({ secret, renewed }: KeyMatch, token: string): Partial<StoredSecret> | null {
+    const formats = this.#options.formats?.() ?? NO_FORMATS;
+    // In the background the secret itself is not known.
+    const form = formats.length === 0 || secret === null || token === '' ? undefined : formOf(token, formats);
+    const { peppers, hadOtherPepper } = this.#options;
+    const hashed = peppers.length > 1 || hadOtherPepper?.() === true ? renewed : null;
+    return form === undefined || form === secret?.form ? hashed : { ...hashed, form };
+  }
+
+  /**
+   * Stores a secret's digest under the newest pepper, with what says so, in the background; if that fails, the next look-up tries again.
    *
    * Gateways that have both peppers, in either order, still find the secret. A gateway with the old pepper alone refuses
    * it. So operators first give `old,new` to all gateways that share a store, and only then `new,old`. While gateways have
    * both orders, each may undo the re-hash of another; the digest settles when all have the same order.
    */
-  async #rehash(known: KnownSecret, oldDigest: string, sha: string): Promise<void> {
-    const newDigest = this.#search.newestDigestOf(sha);
+  async #rehash(known: KnownSecret, present: string, renewed: Partial<StoredSecret>): Promise<void> {
+    const { digest = present } = renewed;
     known.rehashAtMs = this.#options.monotonicMs() + REHASH_AGAIN_AFTER_MS;
     try {
       let isNew = false;
       const underNewest = (key: StoredKey): StoredKey => {
+        const has = (one: string) => key.secrets.some((secret) => secret.digest === one);
         // Another gateway may have done it.
-        isNew = !key.secrets.some(({ digest }) => digest === newDigest);
-        if (!isNew) return key;
-        const secrets = key.secrets.map((secret) =>
-          secret.digest === oldDigest ? { ...secret, digest: newDigest } : secret,
-        );
-        return { ...key, secrets };
+        isNew = digest !== present && has(present) && !has(digest);
+        const replaced = isNew ? present : digest;
+        const secrets = key.secrets.map((secret) => (secret.digest === replaced ? { ...secret, ...renewed } : secret));
+        return isDeepStrictEqual(secrets, key.secrets) ? key : { ...key, secrets };
       };
       // Need not be durable: if a failover undoes it, the secret is found under its old digest and re-hashed again.
       await this.#options.keyStore.update(known.keyId, underNewest, { isLasting: false });

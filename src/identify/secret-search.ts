@@ -3,14 +3,15 @@ import { certificateDigest } from '../model/client-certificates.ts';
 import type { StoredKey, StoredSecret } from '../model/record.ts';
 import { digestOfHash, isSameDigest } from './api-key.ts';
 import type { KeyStore } from './record-store.ts';
+import { type Hashed, PepperMarks } from './secret-marks.ts';
 
 /** A key and its secret, as the store has them. The key may be revoked. */
 export interface KeyMatch {
   readonly key: StoredKey;
   /** Null: the key was found by a certificate, or the secret has ended. */
   readonly secret: StoredSecret | null;
-  /** The digest under an older pepper; null if the secret was found under the newest. */
-  readonly oldDigest: string | null;
+  /** The digest under the newest pepper and its mark, if the record lacks one of them; else null. */
+  readonly renewed: Hashed | null;
   /** The secret was one of the key's and has ended. */
   readonly hasEnded: boolean;
 }
@@ -20,19 +21,22 @@ export class SecretSearch {
   readonly #keyStore: KeyStore;
   /** Newest first. KeyObjects made once are faster: a flood of unknown secrets needs a digest for each secret. */
   readonly #peppers: readonly KeyObject[];
+  readonly #marks: PepperMarks;
 
   constructor({ keyStore, peppers }: { readonly keyStore: KeyStore; readonly peppers: readonly string[] }) {
     this.#keyStore = keyStore;
     this.#peppers = peppers.map((pepper) => createSecretKey(pepper, 'utf8'));
+    this.#marks = new PepperMarks(peppers);
   }
 
   /** @param sha SHA-256 of the secret, base64url */
   async find(sha: string): Promise<KeyMatch | null> {
-    const newest = this.newestDigestOf(sha);
-    const found = this.#peppers.length > 1 ? await this.#underAny(sha) : null;
+    const digest = digestOf(sha, this.#peppers[0]!);
+    const newest = { digest, pepper: this.#marks.newest(digest) };
+    const found = this.#peppers.length > 1 ? await this.#underAny(sha, newest) : null;
     if (found !== null && !found.hasEnded) return found;
     // Another gateway may have re-hashed the secret between these look-ups, so that neither found it: ask again.
-    return foundIn(await this.#keyStore.ownerOf(newest), newest, null) ?? found;
+    return foundIn(await this.#keyStore.ownerOf(digest), digest, newest) ?? found;
   }
 
   /**
@@ -48,28 +52,28 @@ export class SecretSearch {
     const isOne = keys[0] != null || keys.every((key) => key === null || key.id === found?.id);
     return found === null || !isOne || found.deletedAtMs !== undefined
       ? null
-      : { key: found, secret: null, oldDigest: null, hasEnded: false };
+      : { key: found, secret: null, renewed: null, hasEnded: false };
   }
 
-  newestDigestOf(sha: string): string {
-    return digestOf(sha, this.#peppers[0]!);
-  }
-
-  async #underAny(sha: string): Promise<KeyMatch | null> {
+  async #underAny(sha: string, newest: Hashed): Promise<KeyMatch | null> {
     const digests = this.#peppers.map((pepper) => digestOf(sha, pepper));
     // In parallel, so that a request does not wait twice as long while the pepper is being changed.
     const keys = await Promise.all(digests.map((digest) => this.#keyStore.ownerOf(digest)));
-    const found = digests.map((digest, i) => foundIn(keys[i]!, digest, i > 0 ? digest : null));
+    const found = digests.map((digest, i) => foundIn(keys[i]!, digest, newest));
     return found.find((one) => one?.hasEnded === false) ?? found.find((one) => one !== null) ?? null;
   }
 }
 
-function foundIn(key: StoredKey | null, digest: string, oldDigest: string | null): KeyMatch | null {
+/** @param newest what the record is to have of the secret with this digest */
+function foundIn(key: StoredKey | null, digest: string, newest: Hashed): KeyMatch | null {
   const secret = key?.secrets.find((candidate) => isSameDigest(candidate.digest, digest));
-  if (key !== null && secret !== undefined) return { key, secret, oldDigest, hasEnded: false };
+  if (key !== null && secret !== undefined) {
+    const hasAll = secret.digest === newest.digest && secret.pepper === newest.pepper;
+    return { key, secret, renewed: hasAll ? null : newest, hasEnded: false };
+  }
   // Of a deleted key nothing more is noted.
   const isEnded = key?.deletedAtMs === undefined && key?.retired?.some((retired) => isSameDigest(retired, digest));
-  return isEnded ? { key: key!, secret: null, oldDigest: null, hasEnded: true } : null;
+  return isEnded ? { key: key!, secret: null, renewed: null, hasEnded: true } : null;
 }
 
 function digestOf(sha: string, pepper: KeyObject): string {

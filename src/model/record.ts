@@ -52,6 +52,10 @@ const secret = members({
   createdAtMs: moment,
   /** Null: valid as long as its key. A rotation sets it. */
   expiresAtMs: moment.nullable(),
+  /** Under which pepper the digest is (identify/secret-marks.ts). Absent if that is not known, as from earlier versions. */
+  pepper: absentOr(z.string()),
+  /** The form of the secret (`formOf` in identify/api-key.ts). Absent until the secret itself was seen. */
+  form: absentOr(z.string()),
 });
 
 /** What every record has. */

@@ -1,6 +1,8 @@
+import { hash } from 'node:crypto';
 import { accountIdOf } from '../admit/account-id.ts';
 import { Failure } from '../failure.ts';
-import { digestOf, mint, newKeyId, type Random } from '../identify/api-key.ts';
+import { mint, newKeyId, OWN_FORM, type Random } from '../identify/api-key.ts';
+import { type Hashed, hashedUnder } from '../identify/secret-marks.ts';
 import { type AttributeEdits, type Attributes, changedAttributes, withoutAttributes } from '../model/attributes.ts';
 import type { Limits, Plan } from '../model/plan.ts';
 import { type AppliedEntry, digestsOf, type StoredKey, type StoredSecret } from '../model/record.ts';
@@ -93,9 +95,19 @@ export function newSecret({ random, pepper, nowMs }: Pick<SecretSources, 'random
   return { secret, stored: storedSecret(secret, pepper, nowMs) };
 }
 
-/** The record of a secret for the store: its digest and last four characters, not the secret itself. */
+/** The record of a secret that Tollgate has made, for the store: its digest and last four characters, not the secret itself. */
 export function storedSecret(secret: string, pepper: string, createdAtMs: number): StoredSecret {
-  return { digest: digestOf(secret, pepper), last4: secret.slice(-4), createdAtMs, expiresAtMs: null };
+  const known = { last4: secret.slice(-4), createdAtMs, form: OWN_FORM };
+  return storedHash(hash('sha256', secret, 'buffer'), pepper, known);
+}
+
+/** The record of a secret of which no more is known than its SHA-256 and this. */
+export function storedHash(
+  sha256: Uint8Array,
+  pepper: string,
+  known: Pick<StoredSecret, 'last4' | 'createdAtMs' | 'form'>,
+): StoredSecret {
+  return { ...hashedUnder(sha256, pepper), ...known, expiresAtMs: null };
 }
 
 /**
@@ -162,15 +174,15 @@ function withRetired(key: StoredKey, ended: readonly { readonly digest: string }
 /**
  * Stores the digest of a recognised secret under the newest pepper, so that the older peppers can be dropped. The new digest
  * replaces the one under an older pepper, or becomes a retired digest if the key has no digest of the secret.
- * @param digests the digests of the secret under every pepper, the newest first
+ * @param newest the secret under the newest pepper
+ * @param older its digests under the others
  */
-export function recognised(key: StoredKey, digests: readonly string[]): StoredKey {
-  const [newest, ...older] = digests as [string, ...string[]];
+export function recognised(key: StoredKey, newest: Hashed, older: readonly string[]): StoredKey {
   const own = digestsOf(key);
-  if (own.includes(newest)) return key;
-  if (!own.some((digest) => older.includes(digest))) return withRetired(key, [{ digest: newest }]);
-  const renewed = (digest: string) => (older.includes(digest) ? newest : digest);
-  const secrets = key.secrets.map((secret) => ({ ...secret, digest: renewed(secret.digest) }));
+  if (own.includes(newest.digest)) return key;
+  if (!own.some((digest) => older.includes(digest))) return withRetired(key, [newest]);
+  const renewed = (digest: string) => (older.includes(digest) ? newest.digest : digest);
+  const secrets = key.secrets.map((secret) => (older.includes(secret.digest) ? { ...secret, ...newest } : secret));
   return { ...key, secrets, ...(key.retired === undefined ? {} : { retired: key.retired.map(renewed) }) };
 }
 

@@ -155,6 +155,12 @@ export function workingSecrets({ secrets }: Pick<StoredKey, 'secrets'>, nowMs: n
   return secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs);
 }
 
+/** The secrets with which a request can be made now: none of a key that is revoked or has expired. */
+export function usableSecrets(key: StoredKey, nowMs: number): StoredKey['secrets'] {
+  const hasEnded = key.revokedAtMs !== null || (key.expiresAtMs !== null && key.expiresAtMs <= nowMs);
+  return hasEnded ? [] : workingSecrets(key, nowMs);
+}
+
 /** The member `suspended` of the report of a key or a customer; absent unless it is suspended now. */
 export function suspendedNow({ suspended }: Pick<StoredKey, 'suspended'>, nowMs: number) {
   return suspendedMember(isSuspended(suspended, nowMs) ? suspended : undefined);

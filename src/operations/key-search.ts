@@ -5,6 +5,7 @@ import { DAYS_KEPT } from '../engine/history-form.ts';
 import { META_NAME } from '../http1/field-rules.ts';
 import { isForeign, isOwnForm, type KeyFormat } from '../identify/api-key.ts';
 import type { CustomerStore, KeyStore } from '../identify/record-store.ts';
+import { PepperMarks, type SecretPepper } from '../identify/secret-marks.ts';
 import { FILTERS, type FilterValues, filterValues, hasValues, SEARCHED } from '../model/attributes.ts';
 import {
   byReadability,
@@ -13,8 +14,10 @@ import {
   type Listed,
   orUnreadable,
   type StoredKey,
+  type StoredSecret,
   UnreadableRecord,
 } from '../model/record.ts';
+import { usableSecrets } from './key-report.ts';
 import { dayOf, lastUsedOn } from './key-uses.ts';
 import { DURATION_RULE, durationFrom } from './operation-values.ts';
 
@@ -43,6 +46,10 @@ export interface KeyFilter extends FilterValues {
   readonly expiringMs: number | null;
   /** The key is older than this many days (UTC, today included), and nothing was asked with it on any of them. */
   readonly unusedDays: number | null;
+  /** A secret of the key that works is under such a pepper. */
+  readonly pepper: SecretPepper | null;
+  /** A secret of the key that works has this form (`formOf`), or an unknown one. */
+  readonly form: string | null;
   /** Whether revoked keys are among them. */
   readonly all: boolean;
 }
@@ -57,6 +64,8 @@ export function keysOfCustomer(customer: string): KeyFilter {
     set: null,
     expiringMs: null,
     unusedDays: null,
+    pepper: null,
+    form: null,
   };
   return { ...anything, customer, all: false };
 }
@@ -79,6 +88,7 @@ interface FoundKeys {
 
 /** The parameters of a search as operators give them; null for those that were not given. */
 type GivenFilter = FilterValues &
+  Pick<KeyFilter, 'pepper' | 'form'> &
   Readonly<Record<'text' | 'plan' | 'customer' | 'set' | 'expiring' | 'unused', string | null>>;
 
 interface FilterWords {
@@ -98,8 +108,8 @@ export function keyFilterFrom(
   all: boolean,
   { secretAdvice, formats, keepsHistory }: FilterWords,
 ): KeyFilter | { readonly fault: string } {
-  const { text, plan, customer, set, expiring, unused } = given;
-  for (const parameter of ['text', 'plan', 'set', ...FILTERS] as const) {
+  const { text, plan, customer, set, expiring, unused, pepper, form } = given;
+  for (const parameter of ['text', 'plan', 'set', 'form', ...FILTERS] as const) {
     const value = given[parameter];
     if (value === null) continue;
     const name = parameter === 'text' ? 'q' : parameter;
@@ -132,6 +142,8 @@ export function keyFilterFrom(
     set,
     expiringMs,
     unusedDays,
+    pepper,
+    form,
     all,
   };
 }
@@ -179,6 +191,8 @@ interface SearchSources {
   readonly keys: Pick<KeyStore, 'get' | 'scan'>;
   readonly customers: Pick<CustomerStore, 'get'>;
   readonly history: Pick<HistoryStore, 'lastUsedMs'>;
+  /** Newest first; at least one. */
+  readonly peppers: readonly string[];
   /** Unix milliseconds. */
   readonly nowMs: number;
 }
@@ -191,9 +205,10 @@ interface SearchSources {
 export async function searchKeys(
   filter: KeyFilter,
   { limit, cursor }: { readonly limit: number; readonly cursor: string | null },
-  { keys, customers, history, nowMs }: SearchSources,
+  { keys, customers, history, peppers, nowMs }: SearchSources,
 ): Promise<FoundKeys> {
-  const matches = testOf(filter, nowMs);
+  const marks = new PepperMarks(peppers);
+  const matches = testOf(filter, marks, nowMs);
   const onPlan = (some: readonly StoredKey[]) => withPlan(some, filter.plan, customers);
   const used = (some: readonly StoredKey[]) => withLastUse(some, filter.unusedDays, history, nowMs);
   if (filter.text !== null && isWholeId(filter.text)) {
@@ -202,7 +217,7 @@ export async function searchKeys(
     const { readable, unreadable } = byReadability(key !== null && matches(key) ? await used(await onPlan([key])) : []);
     return { keys: readable, unreadable, cursor: null, searched: key === null ? 0 : 1 };
   }
-  const mayMatch = recordTestOf(filter);
+  const mayMatch = recordTestOf(filter, marks);
   const found: FoundKey[] = [];
   const unreadable: UnreadableRecord[] = [];
   let searched = 0;
@@ -282,12 +297,16 @@ function unreadableUse(id: string): UnreadableRecord {
 }
 
 const DAY_MS = 86_400_000;
+/** What `form` finds where the record of a secret does not say its form. */
+export const UNKNOWN_FORM = 'unknown';
 
 /** Whether a key matches, but for its last use. */
-function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
-  const { text, meta, plan, customer, set, expiringMs, unusedDays, all } = filter;
+function testOf(filter: KeyFilter, marks: PepperMarks, nowMs: number): (key: StoredKey) => boolean {
+  const { text, meta, plan, customer, set, expiringMs, unusedDays, pepper, form, all } = filter;
   const part = text === null ? null : folded(text);
   const unusedSince = unusedDays === null ? null : nowMs - (nowMs % DAY_MS) - (unusedDays - 1) * DAY_MS;
+  const isMeant = (secret: StoredSecret) =>
+    (pepper === null || marks.pepperOf(secret) === pepper) && (form === null || (secret.form ?? UNKNOWN_FORM) === form);
   const ends = ({ secrets }: StoredKey) =>
     secrets.some(({ last4, expiresAtMs }) => last4 === text && (expiresAtMs === null || expiresAtMs > nowMs));
   return (key) => {
@@ -298,6 +317,7 @@ function testOf(filter: KeyFilter, nowMs: number): (key: StoredKey) => boolean {
     if (customer !== null && key.customer !== customer) return false;
     if (set !== null && key.applied?.set !== set) return false;
     if (unusedSince !== null && key.createdAtMs >= unusedSince) return false;
+    if ((pepper !== null || form !== null) && !usableSecrets(key, nowMs).some(isMeant)) return false;
     const { expiresAtMs } = key;
     if (expiringMs !== null && (expiresAtMs === null || expiresAtMs <= nowMs || expiresAtMs > nowMs + expiringMs)) {
       return false;
@@ -324,7 +344,10 @@ const ENDS = /"expiresAtMs": ?\d/;
  * A quick test of a key's record, JSON: false only if the key certainly does not match. A record with anything but plain text
  * always passes, because its texts may be escaped and their case be any.
  */
-function recordTestOf({ text, meta, plan, set, expiringMs, ...filter }: KeyFilter): (record: string) => boolean {
+function recordTestOf(
+  { text, meta, plan, set, expiringMs, pepper, form, ...filter }: KeyFilter,
+  marks: PepperMarks,
+): (record: string) => boolean {
   const needles = [
     ...(text === null ? [] : [{ needle: folded(text), flags: 'i' }]),
     ...[...FILTERS.map((name) => filter[name]), meta?.value ?? null].flatMap((needle) =>
@@ -340,5 +363,7 @@ function recordTestOf({ text, meta, plan, set, expiringMs, ...filter }: KeyFilte
   if (plan !== null) tests.push((record) => record.includes(plan) || record.includes('"customer"'));
   if (set !== null) tests.push((record) => record.includes('"applied"'));
   if (expiringMs !== null) tests.push((record) => ENDS.test(record));
+  if (form !== null && form !== UNKNOWN_FORM) tests.push((record) => record.includes(JSON.stringify(form)));
+  if (pepper !== null && pepper !== 'current') tests.push((record) => !marks.areAllCurrent(record));
   return (record) => tests.every((test) => test(record)) || SPECIAL.test(record);
 }

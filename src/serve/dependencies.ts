@@ -160,6 +160,7 @@ function openIdentification(
     customers,
     peppers: stores.peppers,
     isPepperRight: () => stores.pepperState() === 'right',
+    hadOtherPepper: stores.hadOtherPepper,
     formats: () => inForce.settings.keyFormats,
     changes: stores.changes,
     staleKeysMs,

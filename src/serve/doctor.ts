@@ -17,6 +17,7 @@ import { checkPeppers, type PepperStore } from '../identify/pepper-record.ts';
 import { checkNodeInternals } from '../io/node-internals.ts';
 import { openFilesLimit } from '../listen/open-files.ts';
 import { countLiveKeys, type PlanUserStores } from '../operations/plans-in-use.ts';
+import { countSecretsOf, secretCountsReport } from '../operations/secret-counts.ts';
 import { unreadableText } from '../operations/unreadable.ts';
 import { certificatesIn, openForDiagnosis as openEmbedded } from '../stores/embedded/open.ts';
 import type { ServerDiagnosis } from '../stores/redis/diagnosis.ts';
@@ -99,8 +100,9 @@ async function* findingsOfEmbedded(settings: Settings, nowMs: () => number): Asy
     try {
       if (store.older !== null) yield { check: 'store', state: 'warn', message: store.older };
       else yield { check: 'store', state: 'ok', message: `The embedded store in ${dataFolder} can be opened.` };
-      yield await findingOfPepper(store.pepperRecord, store.peppers());
-      yield* findingsOfRecords(store.records(nowMs));
+      const records = store.records(nowMs);
+      yield* findingsOfPepper(store.pepperRecord, store.peppers(), { ...records, nowMs, where: 'the store' });
+      yield* findingsOfRecords(records);
     } finally {
       store.close();
     }
@@ -133,8 +135,9 @@ async function* findingsOfRedis(
       for (const server of await redis.diagnose(nowMs)) yield* findingsOfServer(server);
       if (faults.length > 0) return;
       yield* findingsOfReplicas(await redis.replicaTrouble(durability.replicas), redis.where);
-      yield await findingOfPepper(redis.pepperRecord, peppers, redis.where);
-      yield* findingsOfRecords(redis.records());
+      const records = redis.records();
+      yield* findingsOfPepper(redis.pepperRecord, peppers, { ...records, nowMs, where: redis.where });
+      yield* findingsOfRecords(records);
     } finally {
       redis.close();
     }
@@ -234,19 +237,50 @@ function aclText(denied: ServerDiagnosis['denied'], where: string): Omit<Finding
   };
 }
 
-async function findingOfPepper(record: PepperStore, peppers: readonly string[], where = 'the store'): Promise<Finding> {
+async function* findingsOfPepper(
+  record: PepperStore,
+  peppers: readonly string[],
+  { keys, nowMs, where }: Pick<PlanUserStores, 'keys'> & { readonly nowMs: () => number; readonly where: string },
+): AsyncGenerator<Finding> {
+  const check = 'pepper';
   try {
-    await checkPeppers(record, peppers, { writes: 'never', random: randomBytes });
+    const { history } = await checkPeppers(record, peppers, { writes: 'never', random: randomBytes });
     if ((await record.read()) === null) {
       const hasKeys = await record.hasKeys();
       const message = hasKeys
         ? 'The store has keys and no record of their pepper, so KEY_PEPPER cannot be checked. The next start records it.'
         : 'The store has no keys yet; the first start records KEY_PEPPER as its pepper.';
-      return { check: 'pepper', state: hasKeys ? 'warn' : 'ok', message };
+      yield { check, state: hasKeys ? 'warn' : 'ok', message };
+      return;
     }
-    return { check: 'pepper', state: 'ok', message: `The pepper is that of the keys in ${where}.` };
+    yield { check, state: 'ok', message: `The pepper is that of the keys in ${where}.` };
+    if (history.peppers.length === 1) return;
+    const counts = await countSecretsOf(keys, { peppers, nowMs: nowMs(), onPage: () => nextTurn() });
+    yield* findingsOfOldPeppers(secretCountsReport(counts, { inUse: peppers.length, formats: [] }));
   } catch (error) {
-    return failed('pepper', error);
+    yield failed(check, error);
+  }
+}
+
+/** Of a store whose pepper was changed. */
+function* findingsOfOldPeppers({ peppers, oldPepper }: ReturnType<typeof secretCountsReport>): Generator<Finding> {
+  const check = 'pepper';
+  const listed = (state: string) => `\`tollgate keys list --pepper ${state}\` lists the keys`;
+  if (oldPepper === 'not_needed') {
+    const message =
+      'No secret needs a pepper behind the first. Leave it out of KEY_PEPPER (or remove tollgate.pepper), unless it is the new one of a change that has begun.';
+    yield { check, state: 'warn', message };
+  } else if (peppers.old > 0) {
+    const message = `An older pepper is still needed by ${amountOf(peppers.old, 'secret')}: ${listed('old')}.`;
+    yield { check, state: 'ok', message };
+  }
+  if (peppers.removed > 0) {
+    const message = `A pepper that KEY_PEPPER does not have is needed by ${amountOf(peppers.removed, 'secret')}, whose requests get 401: ${listed('removed')}. Add it again, as \`new,old\`, or rotate the keys.`;
+    yield { check, state: 'warn', message };
+  }
+  if (peppers.unknown > 0) {
+    const message = `It is not known which pepper ${amountOf(peppers.unknown, 'secret')} will need at the next use: ${listed('unknown')}.`;
+    yield { check, state: 'warn', message };
   }
 }
 

@@ -17,6 +17,7 @@ import { OpenFiles, openFilesLimit } from '../listen/open-files.ts';
 import { listenPublic, type PublicListener } from '../listen/public.ts';
 import type { ProcessState } from '../operations/live/shapes.ts';
 import { warnOfLostPlans } from '../operations/plans-in-use.ts';
+import { type SecretCounts, watchPeppers } from '../operations/secret-counts.ts';
 import type { StartLink } from '../operations/start-link.ts';
 import { routerOf } from '../routing/host-router.ts';
 import { type GatewayLog, openLog } from '../telemetry/log.ts';
@@ -156,6 +157,7 @@ interface Later {
   services?: Services;
   gateway?: Gateway;
   listener?: PublicListener;
+  secretPeppers?: SecretCounts['peppers'];
 }
 
 const DEFAULTS = {
@@ -360,6 +362,7 @@ function gaugesOf({ live, later }: Run, opened: Foundation, heap: HeapGuard, thr
     tokenKeysUp: () => tokens.keysUp,
     store: () => (stores.state() === 'away' || stores.state() === 'never_reached' ? 0 : 1),
     isPepperWrong: () => stores.pepperState() === 'mismatch',
+    secretPeppers: () => later.secretPeppers ?? null,
     storeClockDiffersByMs: () => Math.abs(stores.clock.aheadMs),
     replicasAway: () => stores.replicaTrouble().length,
     certificateExpiresAtMs: () => certificates?.expiresAtMs() ?? null,
@@ -368,7 +371,7 @@ function gaugesOf({ live, later }: Run, opened: Foundation, heap: HeapGuard, thr
 
 /** Opens the admin listener, then the public one, and follows the settings from then on. */
 async function serve(run: Run, opened: Foundation, assembly: Assembly) {
-  const { context, live, log, closers } = run;
+  const { context, live, log, later, closers } = run;
   const { settings } = live;
   const { access, stores, certificates } = opened;
   const { admin, streams } = await openAdmin(run, opened, assembly);
@@ -379,6 +382,9 @@ async function serve(run: Run, opened: Foundation, assembly: Assembly) {
     closers.push(
       warnOfSunsets(routes, log, CLOCKS.wallMs),
       warnOfLostPlans(() => live.plans, stores, log.logger),
+      watchPeppers({ ...stores, nowMs: CLOCKS.wallMs }, (counts) => {
+        later.secretPeppers = counts;
+      }),
     );
   }
   if (run.followsFiles) follow(run, opened, assembly);

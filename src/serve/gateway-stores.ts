@@ -38,6 +38,8 @@ export interface GatewayStores extends Stores {
   readonly peppers: readonly string[];
   /** Whether the peppers are those of the store. Under a wrong pepper a key that is not found is not refused as unknown. */
   pepperState(): PepperState;
+  /** Whether the store has ever had another pepper. */
+  hadOtherPepper(): boolean;
   /** The peppers that the store has had. @throws Failure */
   pepperHistory(): Promise<PepperHistory>;
   state(): StoreState;
@@ -129,6 +131,7 @@ export async function openGatewayStores(
     ...store,
     clock,
     pepperState: () => pepperWatch.state,
+    hadOtherPepper: () => pepperWatch.hadOther,
     pepperHistory: () => pepperWatch.history(),
     outage: () => {
       const outage = outages.present();
@@ -153,7 +156,8 @@ interface Surroundings {
 }
 
 /** A store whose clock, peppers and outages are not watched yet. */
-interface UnwatchedStore extends Omit<GatewayStores, 'clock' | 'pepperState' | 'pepperHistory' | 'outage'> {
+interface UnwatchedStore
+  extends Omit<GatewayStores, 'clock' | 'pepperState' | 'hadOtherPepper' | 'pepperHistory' | 'outage'> {
   /** Asks the store, or each primary of a cluster, for its time: Unix milliseconds. */
   readonly serverTimes: () => Promise<readonly number[]>;
   /** Why there is no connection to it as far as is known by now, a sentence; null if that is not known. */

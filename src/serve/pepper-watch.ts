@@ -26,6 +26,7 @@ const CHECK_EVERY_MS = 10_000;
 export class PepperWatch {
   readonly #options: PepperWatchOptions;
   #state: PepperState = 'unchecked';
+  #hadOther = false;
   #timer: NodeJS.Timeout | null = null;
   #closed = false;
   #given: { readonly record: PepperStore; readonly peppers: readonly string[] } | null = null;
@@ -36,6 +37,11 @@ export class PepperWatch {
 
   get state(): PepperState {
     return this.#state;
+  }
+
+  /** Whether the store has ever had another pepper, as the last check found; false before the first. */
+  get hadOther(): boolean {
+    return this.#hadOther;
   }
 
   /**
@@ -88,8 +94,9 @@ export class PepperWatch {
       // A start writes its peppers as the ones in use. Later checks do not: gateways with `old,new` and with `new,old` run
       // side by side during a change, and would keep overwriting each other's record.
       const writes = this.#state === 'unchecked' ? 'always' : 'if-missing';
-      const { unverified } = await checkPeppers(record, peppers, { writes, random: randomBytes });
+      const { history, unverified } = await checkPeppers(record, peppers, { writes, random: randomBytes });
       this.#state = 'right';
+      this.#hadOther = history.peppers.length > 1;
       if (unverified) this.#options.onWarning(UNVERIFIED);
       return null;
     } catch (error) {

@@ -5,6 +5,7 @@ import type { RetryOutcome } from '../forward/upstream/retry-budget.ts';
 import type { TunnelEnd } from '../forward/websocket/tunnel.ts';
 import { CACHE_USES, type Exchange } from '../gateway/exchange.ts';
 import { statusClass } from '../http1/response-head.ts';
+import { SECRET_PEPPERS, type SecretPepper } from '../identify/secret-marks.ts';
 import { WINDOWS, type WindowName } from '../model/values.ts';
 import type { PolicyDecision } from '../policies/chain.ts';
 import { type ConnectionMetrics, connectionMetrics } from './connection-metrics.ts';
@@ -52,6 +53,8 @@ export interface Gauges {
   readonly store: () => number;
   /** Whether the peppers differ from those of the store. */
   readonly isPepperWrong?: () => boolean;
+  /** How many secrets that work are under such a pepper; null if that was not counted. */
+  readonly secretPeppers?: () => Readonly<Record<SecretPepper, number>> | null;
   /** By how many milliseconds the clocks of the store and of this machine differ. */
   readonly storeClockDiffersByMs?: () => number;
   /** How many replicas of the store are away or behind. */
@@ -311,6 +314,15 @@ function policyMetrics(
 
 function addGauges(registry: MetricRegistry, gauges: Gauges): void {
   const { connections, inFlight, upstreams, store, isPepperWrong, storeClockDiffersByMs, replicasAway } = gauges;
+  registry.gauges(
+    'tollgate_secrets',
+    'Secrets that work, by what is known of their pepper: current, old, removed or unknown. Counted once an hour, once the pepper was changed.',
+    ['pepper'],
+    () => {
+      const counts = gauges.secretPeppers?.() ?? null;
+      return counts === null ? [] : SECRET_PEPPERS.map((pepper) => [{ pepper }, counts[pepper]] as const);
+    },
+  );
   registry.gauge('tollgate_connections', 'Client connections that are open.', connections);
   registry.gauge('tollgate_in_flight', 'Requests that have not ended.', inFlight);
   registry.gauge('tollgate_store_up', '1 while the store answers, 0 while it is away.', store);

@@ -56,6 +56,39 @@ test('a sound embedded store: a line for each check, and exit code 0', async () 
   expect(stdout).toMatch(/^ok {4}settings {5}\S.*\nok {4}node/);
 });
 
+test('an old pepper that no secret needs is a warning, and so are secrets that need one which was removed (reliability 590)', async () => {
+  const [old, next] = [KEY_PEPPER, 'the next pepper of the tests'];
+  const create = (pepper: string) =>
+    runCommand(
+      envOf({ KEY_PEPPER: pepper }),
+      'keys',
+      'create',
+      '--plan',
+      'pro',
+      '--json',
+      '--data',
+      join(folder, 'data'),
+    );
+  const found = async (pepper: string) =>
+    (await examined({ KEY_PEPPER: pepper }))
+      .of('pepper')
+      .map(({ state, message }) => `${state} ${message}`)
+      .slice(1);
+  const { id } = JSON.parse((await create(old)).stdout);
+  expect(await found(old)).toEqual([]);
+  expect((await create(`${next},${old}`)).code).toBe(0);
+  expect(await found(`${next},${old}`)).toEqual([
+    expect.stringMatching(/^ok An older pepper is still needed by 1 secret: `tollgate keys list --pepper old`/),
+  ]);
+  expect(await found(next)).toEqual([
+    expect.stringMatching(/^warn A pepper that KEY_PEPPER does not have is needed by 1 secret, whose requests get 401/),
+  ]);
+  expect((await runCommand(envOf({ KEY_PEPPER: `${next},${old}` }), 'keys', 'revoke', id, '--yes')).code).toBe(0);
+  expect(await found(`${next},${old}`)).toEqual([
+    expect.stringMatching(/^warn No secret needs a pepper behind the first\. Leave it out of KEY_PEPPER/),
+  ]);
+});
+
 test('a store that is not there yet is a warning, and is not made', async () => {
   const { code, of } = await examined({});
   expect([code, of('store')]).toEqual([0, [expect.objectContaining({ state: 'warn' })]]);

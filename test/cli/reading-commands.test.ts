@@ -38,6 +38,8 @@ describe.each(Object.keys(STORES))('on %s', (store) => {
   test.each([
     ['keys list', '/keys'],
     ['keys list shop --plan small', '/keys?q=shop&plan=small'],
+    ['keys list --pepper current --form own', '/keys?pepper=current&form=own'],
+    ['keys secrets', '/secrets'],
     ['keys show KEY', '/keys/KEY'],
     ['customers list', '/customers'],
     ['customers show CUSTOMER', '/customers/CUSTOMER'],

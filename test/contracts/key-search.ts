@@ -1,8 +1,10 @@
+import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { shadowIdOf } from '../../src/admit/account-id.ts';
 import type { HistoryStore } from '../../src/admit/history-store.ts';
 import type { KeyStore } from '../../src/identify/record-store.ts';
+import { hashedUnder } from '../../src/identify/secret-marks.ts';
 import { filterValues } from '../../src/model/attributes.ts';
 import type { StoredKey } from '../../src/model/record.ts';
 import { deleted } from '../../src/operations/key-changes.ts';
@@ -10,7 +12,7 @@ import { type KeyFilter, searchKeys } from '../../src/operations/key-search.ts';
 import { recordAdmitted } from '../../src/stores/embedded/history-costs.ts';
 import { FakeCustomers } from '../identify/fake-store.ts';
 import { someCustomer } from '../identify/some-customer.ts';
-import { someKey } from '../identify/some-key.ts';
+import { PEPPER, someKey } from '../identify/some-key.ts';
 
 interface SearchedStore {
   readonly keys: KeyStore;
@@ -23,6 +25,7 @@ const DAY_MS = 86_400_000;
 /** In the middle of a day. */
 const NOW_MS = Date.UTC(2026, 10, 22, 13, 30);
 const LONG_AGO_MS = Date.UTC(2024, 0, 1);
+const OLD_PEPPER = 'an old pepper of the tests';
 
 export const EVERYTHING: KeyFilter = {
   text: null,
@@ -33,6 +36,8 @@ export const EVERYTHING: KeyFilter = {
   customer: null,
   set: null,
   unusedDays: null,
+  pepper: null,
+  form: null,
   all: false,
 };
 
@@ -48,7 +53,11 @@ export function keySearchContract(open: () => Promise<SearchedStore>): void {
     customers = new FakeCustomers();
   });
   const page = (filter: Partial<KeyFilter>, limit = 100, cursor: string | null = null) =>
-    searchKeys({ ...EVERYTHING, ...filter }, { limit, cursor }, { ...store, customers, nowMs: NOW_MS });
+    searchKeys(
+      { ...EVERYTHING, ...filter },
+      { limit, cursor },
+      { ...store, customers, peppers: [PEPPER, OLD_PEPPER], nowMs: NOW_MS },
+    );
   const search = async (filter: Partial<KeyFilter>, limit = 100) => {
     const pages: Awaited<ReturnType<typeof page>>[] = [];
     for (let cursor: string | null = null; ; ) {
@@ -82,6 +91,34 @@ export function keySearchContract(open: () => Promise<SearchedStore>): void {
     expect((await ids({ plan: 'business' })).toSorted()).toEqual([mine.id, own.id].toSorted());
     expect(await ids({ plan: 'pro' })).toEqual([]);
     expect(await ids({ customer: theirs.customer!, plan: 'business' })).toEqual([]);
+  });
+
+  test('finds keys by the pepper and the form of a secret that works, and by what is not known (reliability 590)', async () => {
+    const secretUnder = (pepper: string, more: object = {}) => ({
+      ...{ ...hashedUnder(randomBytes(32), pepper), last4: 'aB3_', createdAtMs: 1, expiresAtMs: null },
+      ...more,
+    });
+    const current = secretUnder(PEPPER, { form: 'own' });
+    const old = () => secretUnder(OLD_PEPPER, { form: 'sk_*' });
+    const all = {
+      current: await put({ createdAtMs: 1, secrets: [current] }),
+      old: await put({ createdAtMs: 2, secrets: [secretUnder(PEPPER), old()] }),
+      removed: await put({ createdAtMs: 3, secrets: [secretUnder('a pepper that was removed')] }),
+      // As the version before makes it, also with a name that the quick test of the record cannot read.
+      unknown: await put({ createdAtMs: 4, name: '"digest":"é' }),
+    };
+    // Their secrets do not work.
+    await put({ createdAtMs: 5, secrets: [old()], revokedAtMs: 1 });
+    await put({ createdAtMs: 6, secrets: [old()], expiresAtMs: NOW_MS });
+    await put({ createdAtMs: 7, secrets: [secretUnder(PEPPER), { ...old(), expiresAtMs: NOW_MS }] });
+    for (const pepper of ['old', 'removed', 'unknown'] as const) {
+      expect([pepper, await ids({ pepper })]).toEqual([pepper, [all[pepper].id]]);
+    }
+    expect(await ids({ pepper: 'current' })).toEqual(expect.arrayContaining([all.current.id, all.old.id]));
+    expect(await ids({ form: 'own' })).toEqual([all.current.id]);
+    expect(await ids({ form: 'sk_*' })).toEqual([all.old.id]);
+    expect(await ids({ pepper: 'old', form: 'unknown' })).toEqual([]);
+    expect(await ids({ pepper: 'unknown', form: 'unknown' })).toEqual([all.unknown.id]);
   });
 
   test.each([

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { ALPHABETS, foreignFingerprintOf, isForeign, type KeyFormat, mint } from '../../src/identify/api-key.ts';
 import { storedSecret } from '../../src/operations/key-changes.ts';
@@ -76,4 +77,23 @@ test('the formats in force decide, so that a change of gateway.yaml lets a key i
   expect(told(await identifier.identify('k_abcdefgi'))).toBe('invalid_api_key');
   formats = [];
   expect(told(await identifier.identify(secret))).toBe('invalid_api_key');
+});
+
+test('the form of a secret is in its record after its first use, if there are formats, and is written once (reliability 592)', async () => {
+  const store = new FakeStore();
+  const secret = 'k_abcdefgh';
+  const { form: _, ...stored } = storedSecret(secret, PEPPER, 0);
+  const [imported, own] = [someKey({ secrets: [stored] }), someKey()];
+  for (const { key } of [imported, own]) await store.create(key);
+  const formOfOnly = ({ key }: typeof own) => store.keys.get(key.id)!.secrets[0]!.form;
+  const without = identifierOn(store).identifier;
+  await without.identify(own.secret);
+  await turn();
+  expect(formOfOnly(own)).toBeUndefined();
+  for (let i = 0; i < 2; i++) {
+    const { identifier } = identifierOn(store, { formats: () => [format()] });
+    for (const one of [secret, own.secret]) expect((await identifier.identify(one)).kind).toBe('consumer');
+    await turn();
+    expect([formOfOnly(imported), formOfOnly(own), store.updates]).toEqual(['k_*', 'own', 2]);
+  }
 });

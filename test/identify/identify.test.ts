@@ -2,6 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/identify/api-key.ts';
 import type { EndedSecret, Identity } from '../../src/identify/identify.ts';
+import { PepperMarks } from '../../src/identify/secret-marks.ts';
 import { certificateDigest } from '../../src/model/client-certificates.ts';
 import { deleted } from '../../src/operations/key-changes.ts';
 import { altered } from '../support/altered.ts';
@@ -415,6 +416,45 @@ describe('a change of peppers', () => {
     // The old pepper can go.
     expect(told(await under(['new'], store).identifier.identify(secret))).toBe(key.id);
     expect(told(await under(['old'], store).identifier.identify(secret))).toBe('invalid_api_key');
+  });
+
+  test('marks the pepper of a secret that is used, also where a version that knows no marks has hashed it again (reliability 591)', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey({}, 'old');
+    await store.create(key);
+    const marks = new PepperMarks(['new', 'old']);
+    const pepper = () => marks.pepperOf(store.keys.get(key.id)!.secrets[0]!);
+    const use = async (...peppers: string[]) => {
+      const { identifier } = under(peppers, store);
+      expect(told(await identifier.identify(secret))).toBe(key.id);
+      await turn();
+    };
+    expect(pepper()).toBe('unknown');
+    await use('old');
+    // A store that has had one pepper needs no marks.
+    expect([store.updates, pepper()]).toEqual([0, 'unknown']);
+    await use('old', 'new');
+    expect(pepper()).toBe('old');
+    const hashedByFormer = (digest: string) => {
+      const present = store.keys.get(key.id)!;
+      store.keys.set(key.id, { ...present, secrets: present.secrets.map((one) => ({ ...one, digest })) });
+    };
+    hashedByFormer(digestOf(secret, 'new'));
+    expect(pepper()).toBe('unknown');
+    await use('new', 'old');
+    expect([store.updates, pepper()]).toEqual([2, 'current']);
+    await use('new', 'old');
+    expect(store.updates).toBe(2);
+  });
+
+  test('that is over still marks what is used', async () => {
+    const store = new FakeStore();
+    const { key, secret } = someKey({}, 'new');
+    await store.create(key);
+    const { identifier } = identifierOn(store, { peppers: ['new'], hadOtherPepper: () => true });
+    await identifier.identify(secret);
+    await turn();
+    expect(new PepperMarks(['new']).pepperOf(store.keys.get(key.id)!.secrets[0]!)).toBe('current');
   });
 
   test('is tried again when the store was away for it', async () => {

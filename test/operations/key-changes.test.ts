@@ -31,11 +31,12 @@ test('a secret is retired when it has ended, not while it still works', () => {
 
 test('a recognised secret goes under the newest pepper where it stands, and among the retired where it stands nowhere', () => {
   const { key, digest } = someKey();
-  expect(recognised(key, [digest, 'older'])).toBe(key);
-  expect(recognised(key, ['newest', digest]).secrets).toEqual([{ ...key.secrets[0]!, digest: 'newest' }]);
-  const retired = recognised({ ...key, retired: ['a', 'older'] }, ['newest', 'older']);
+  const newest = { digest: 'newest', pepper: 'mark' };
+  expect(recognised(key, { ...newest, digest }, ['older'])).toBe(key);
+  expect(recognised(key, newest, [digest]).secrets).toEqual([{ ...key.secrets[0]!, ...newest }]);
+  const retired = recognised({ ...key, retired: ['a', 'older'] }, newest, ['older']);
   expect(retired).toEqual({ ...key, retired: ['a', 'newest'] });
-  expect(recognised(key, ['newest', 'older'])).toEqual({ ...key, retired: ['newest'] });
+  expect(recognised(key, newest, ['older'])).toEqual({ ...key, retired: ['newest'] });
 });
 
 describe('a suspension', () => {

@@ -32,7 +32,7 @@ test('a page of a search without matches ends after bounded work, reads a few ke
     const page = await searchKeys(
       { ...EVERYTHING, text: 'none' },
       { limit: 100, cursor },
-      { keys, customers, history, nowMs: 1 },
+      { keys, customers, history, peppers: ['p'], nowMs: 1 },
     );
     expect(page.keys).toEqual([]);
     expect(page.searched).toBeLessThanOrEqual(100_250);
@@ -52,7 +52,7 @@ test('a page ends sooner if the last use of each key has to be looked up', async
   const page = await searchKeys(
     { ...EVERYTHING, unusedDays: 30 },
     { limit: 100, cursor: null },
-    { keys, customers, history, nowMs },
+    { keys, customers, history, peppers: ['p'], nowMs },
   );
   expect(page).toEqual({ keys: [], unreadable: [], cursor: expect.any(String), searched: expect.any(Number) });
   expect(page.searched).toBeLessThanOrEqual(20_250);

@@ -79,6 +79,7 @@ describe('a search over keys in Redis', () => {
       keys,
       history: new RedisHistory({ redis, circuit }),
       customers: new FakeCustomers(),
+      peppers: ['p'],
       nowMs: Date.now(),
     };
     const found = await searchKeys(filter, { limit: 9, cursor: null }, sources);
@@ -107,8 +108,16 @@ describe('a search over keys in a Redis Cluster', () => {
     await redis.set(keyspace.history(made[0]!.id), Buffer.from(recordAdmitted(null, nowMs, 1)));
     const customers = new FakeCustomers();
     const filter = { ...EVERYTHING, text: 'N-0', unusedDays: 1 };
-    const first = await searchKeys(filter, { limit: 3, cursor: null }, { keys, customers, history, nowMs });
-    const second = await searchKeys(filter, { limit: 3, cursor: first.cursor }, { keys, customers, history, nowMs });
+    const first = await searchKeys(
+      filter,
+      { limit: 3, cursor: null },
+      { keys, customers, history, peppers: ['p'], nowMs },
+    );
+    const second = await searchKeys(
+      filter,
+      { limit: 3, cursor: first.cursor },
+      { keys, customers, history, peppers: ['p'], nowMs },
+    );
     const found = [...first.keys, ...second.keys].map(({ key }) => key.id);
     expect(found).toEqual([2, 4, 6, 8, 10].map((i) => made[i]!.id));
     expect(second.cursor).toBeNull();
@@ -125,6 +134,7 @@ test('a Redis whose user may not read parts of histories refuses to say what is 
     keys,
     history: new RedisHistory({ redis, circuit }),
     customers: new FakeCustomers(),
+    peppers: ['p'],
     nowMs: Date.now(),
   };
   for (let i = 0; i < 5; i++) {

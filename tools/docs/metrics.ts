@@ -27,6 +27,8 @@ export const LABELS: Readonly<Record<string, string>> = {
   'tollgate_acme_orders_total outcome': '`issued` or `failed`.',
   'tollgate_reloads_total outcome':
     '`loaded`, or `refused` because of a fault or because a plan that live keys use is missing.',
+  'tollgate_secrets pepper':
+    '`current` (the newest), `old` (another one of KEY_PEPPER), `removed` (none of KEY_PEPPER), `unknown`.',
   'tollgate_settings_refused file': '`settings` (gateway.yaml) or `plans` (plans.yaml).',
   policy: 'The [policy](../guides/policies.md), by its name in gateway.yaml.',
   'tollgate_policy_runs_total outcome': '`allowed`, `refused` or `failed` (an exception, a late or an invalid result).',

@@ -3,7 +3,7 @@ import { isOwnForm, isWellFormed } from '../../identify/api-key.ts';
 import { escapedText } from '../../io/terminal-text.ts';
 import { searchedWords } from '../../model/attributes.ts';
 import { limitsCell } from '../../model/plan.ts';
-import { findKey, listKeys, showKey } from '../../operations/catalogue/key-operations.ts';
+import { countSecrets, findKey, listKeys, showKey } from '../../operations/catalogue/key-operations.ts';
 import type { OutputOf } from '../../operations/catalogue/operation.ts';
 import type { KeyReport } from '../../operations/key-report.ts';
 import type { Print } from '../operation-command.ts';
@@ -36,12 +36,24 @@ export const keysList = listCommand({
     set: { about: 'Keys that `tollgate keys apply` has made or adopted for this set.' },
     expiring: { value: 'DURATION', about: 'Keys that end within this time, such as 30d.' },
     unused: { value: 'DAYS', about: 'Keys that are older than this and have not been used since, 1d to 92d.' },
+    pepper: {
+      value: 'WHICH',
+      about:
+        'Keys with a secret under such a pepper of KEY_PEPPER: `current`, the newest; `old`, a further one; `removed`, one that it does not have; ' +
+        '`unknown`.',
+    },
+    form: {
+      value: 'FORM',
+      about:
+        'Keys with a secret of this form: `own`, that of Tollgate; the prefix of a format of `keys.formats` and `*`, such as sk_*; `unknown`.',
+    },
     all: { about: 'Lists the revoked ones too.' },
   },
   examples: [
     'tollgate keys list acme',
     'tollgate keys list --plan free --expiring 30d',
     'tollgate keys list --owner "Acme Ltd" --unused 90d --json',
+    'tollgate keys list --pepper old',
   ],
   entries: 'keys',
   none: (isFiltered) =>
@@ -110,6 +122,31 @@ export const keysFind = showCommand({
     return isCurrent ? text : `${text}This secret was rotated away or has expired: the key has another one.\n`;
   },
 });
+
+/** `tollgate keys secrets` */
+export const keysSecrets = showCommand({
+  name: 'keys secrets',
+  operation: countSecrets,
+  about:
+    'Counts the secrets that work, by their pepper and by their form, and says whether an older pepper can go. `keys list --pepper` and ' +
+    '`keys list --form` list their keys.',
+  positional: null,
+  examples: ['tollgate keys secrets', 'tollgate keys secrets --json'],
+  text: ({ peppers, forms, oldPepper, unreadable }) =>
+    linesOf([
+      ...Object.entries(peppers).map(([pepper, secrets]) => [`pepper ${pepper}`, String(secrets)] as const),
+      ...forms.map(({ form, secrets }) => [`form ${escapedText(form)}`, String(secrets)] as const),
+      ...(unreadable.length === 0 ? [] : [['not readable', String(unreadable.length)] as const]),
+      ['older pepper', OLD_PEPPER[oldPepper]],
+    ]),
+});
+
+const OLD_PEPPER: Readonly<Record<OutputOf<typeof countSecrets>['oldPepper'], string>> = {
+  none: 'KEY_PEPPER has one pepper',
+  needed: 'still needed',
+  may_be_needed: 'may be needed: see the unknown ones',
+  not_needed: 'not needed: leave it out of KEY_PEPPER, unless it is the new one of a change that has begun',
+};
 
 type ShownKey = OutputOf<typeof showKey>;
 

@@ -1,6 +1,8 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { z } from 'zod';
 import { accountIdOf, accountsOf, accountsUnder } from '../../admit/account-id.ts';
 import { Failure } from '../../failure.ts';
+import { SECRET_PEPPERS } from '../../identify/secret-marks.ts';
 import { filterShape, filterValues, searchedWords, shapeOf, TEXT_WORDS } from '../../model/attributes.ts';
 import { limits } from '../../model/plan.ts';
 import type { StoredKey } from '../../model/record.ts';
@@ -17,6 +19,7 @@ import { shownKey } from '../key-uses.ts';
 import { cursor, day, durationFrom, flag, PAGE, standingBan, textRule } from '../operation-values.ts';
 import { atPresent, changeRecord, customersOf, KEYS, recordOf } from '../operator-store.ts';
 import { changeOfDeletion } from '../recorded.ts';
+import { countSecretsOf, secretCounts, secretCountsReport } from '../secret-counts.ts';
 import { unreadable, unreadableReport } from '../unreadable.ts';
 import { defineOperation } from './operation.ts';
 import {
@@ -63,6 +66,8 @@ const SHOWN_KEYS: ShownKind<StoredKey, typeof key> = {
   report: async (record, store) => keyReport(record, store.plans(), store.nowMs(), await customersOf([record], store)),
 };
 
+const formRule = 'must be own, unknown, or the prefix of a format of keys.formats and *, such as sk_*';
+
 export const listKeys = defineOperation({
   name: 'listKeys',
   line: 'GET /keys',
@@ -108,6 +113,19 @@ export const listKeys = defineOperation({
           'use. Needs `usage.history`; use before the history began is not known.',
       )
       .meta({ pattern: '^[1-9][0-9]?d$' }),
+    pepper: z
+      .enum(SECRET_PEPPERS, `must be one of ${SECRET_PEPPERS.join(', ')}`)
+      .optional()
+      .describe(
+        'Keys with a secret that works whose digest is under such a pepper: `current`, the newest; `old`, another one in use; `removed`, one that is not in use, so that its requests get 401; `unknown`, where the record does not say it, as those of earlier versions until their next use.',
+      ),
+    form: z
+      .string(formRule)
+      .regex(/^(?:own|unknown|[A-Za-z0-9_+/-]{0,64}\*)$/, formRule)
+      .optional()
+      .describe(
+        'Keys with a secret that works of this form: `own`, that of Tollgate; the prefix of a format of `keys.formats` and `*`, such as `sk_*`; or `unknown`, where only its hash was imported and no request has come with it since.',
+      ),
     all: flag.describe('True lists the revoked keys too.'),
   }),
   output: z.strictObject({
@@ -118,8 +136,9 @@ export const listKeys = defineOperation({
   }),
   async run(context, { q, all, limit, cursor, ...given }) {
     const { plan = null, customer = null, set = null, expiring = null, unused = null } = given;
+    const { pepper = null, form = null } = given;
     const filter = keyFilterFrom(
-      { text: q ?? null, plan, ...filterValues(given), customer, set, expiring, unused },
+      { text: q ?? null, plan, ...filterValues(given), customer, set, expiring, unused, pepper, form },
       all,
       {
         secretAdvice: context.secretAdvice,
@@ -140,6 +159,21 @@ export const listKeys = defineOperation({
     }));
     const { cursor: next, searched, unreadable } = found;
     return { output: { keys, cursor: next, searched, unreadable: unreadableReport(unreadable) } };
+  },
+});
+
+export const countSecrets = defineOperation({
+  name: 'countSecrets',
+  line: 'GET /secrets',
+  role: 'viewer',
+  sentence: 'Counts the secrets that work, by their pepper and by their form.',
+  description: 'It reads every key. `GET /keys` with `pepper` or `form` lists the keys.',
+  on: 'store',
+  needsNoPlans: true,
+  output: secretCounts,
+  async run({ keys, peppers, keyFormats, nowMs }) {
+    const counts = await countSecretsOf(keys, { peppers, nowMs: nowMs(), onPage: nextTurn });
+    return { output: secretCountsReport(counts, { inUse: peppers.length, formats: keyFormats() }) };
   },
 });
 

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { DURABLE, type Durability } from '../../admit/ledger.ts';
 import { Failure } from '../../failure.ts';
-import { digestOf, digestOfHash } from '../../identify/api-key.ts';
+import { digestOf } from '../../identify/api-key.ts';
 import type { CustomerStore, KeyStore, RecordUpdate } from '../../identify/record-store.ts';
 import {
   digestsOf,
@@ -13,7 +13,7 @@ import {
   type StoredRecord,
 } from '../../model/record.ts';
 import { takenBack } from '../create-once.ts';
-import { revoked } from '../key-changes.ts';
+import { revoked, storedHash, storedSecret } from '../key-changes.ts';
 import { type ApplyPlan, isPrunable, type PlannedChange } from './apply-plan.ts';
 import { appliedTo, type Compared } from './entries.ts';
 import { bytesOf } from './import-keys.ts';
@@ -160,8 +160,10 @@ async function create(
   if (customer !== undefined && (await customers.get(customer)) === null) {
     throw new Failure('refused', `Its customer ${customer} does not exist, so the key was not made.`);
   }
-  const digest = sha256 === undefined ? digestOf(secret!, peppers[0]!) : digestOfHash(bytesOf(sha256)!, peppers[0]!);
-  const stored = { digest, last4: sha256 === undefined ? secret!.slice(-4) : last4, createdAtMs, expiresAtMs: null };
+  const stored =
+    sha256 === undefined
+      ? storedSecret(secret!, peppers[0]!, createdAtMs)
+      : storedHash(bytesOf(sha256)!, peppers[0]!, { last4, createdAtMs });
   const key = { ...withoutSecret, secrets: [stored] };
   const outcome = await created(key);
   const gone = outcome === 'taken' ? null : await takenBack(key, { keys, customers, nowMs: nowMs() });

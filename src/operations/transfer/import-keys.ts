@@ -5,14 +5,14 @@ import { Failure } from '../../failure.ts';
 import {
   digestOfHash,
   FOREIGN_LENGTHS,
-  isForeign,
+  formOf,
   isOwnForm,
-  isWellFormed,
   type KeyFormat,
   mayEndForeign,
 } from '../../identify/api-key.ts';
 import type { PepperHistory } from '../../identify/pepper-record.ts';
 import type { CustomerStore, KeyStore } from '../../identify/record-store.ts';
+import { type Hashed, hashedUnder } from '../../identify/secret-marks.ts';
 import { ATTRIBUTE_NAMES, type AttributeEdits, valueOfCell } from '../../model/attributes.ts';
 import { isWindow, type Limit, type Limits, limitFrom, MAX_LIMIT, type Plan } from '../../model/plan.ts';
 import {
@@ -145,12 +145,12 @@ async function find({ digests, ids }: ImportedKey, { keys }: ImportOptions): Pro
 
 /** Adds the digest under the newest pepper, so that the secret works, or is recognised, under that pepper alone. */
 async function putUnderNewest(
-  { digests }: ImportedKey,
+  { digests, newest }: ImportedKey,
   existing: Listed<StoredKey> | null,
   { keys }: ImportOptions,
 ): Promise<void> {
   if (existing === null || !isReadable(existing) || digestsOf(existing).includes(digests[0]!)) return;
-  await keys.update(existing.id, (key) => recognised(key, digests));
+  await keys.update(existing.id, (key) => recognised(key, newest, digests));
 }
 
 function already(row: ImportedKey, existing: Listed<StoredKey> | null): RowOutcome {
@@ -177,6 +177,7 @@ interface ImportedKey {
   readonly key: StoredKey;
   /** The digests of its secret, that under the newest pepper first. */
   readonly digests: readonly string[];
+  readonly newest: Hashed;
   readonly ids: readonly string[];
   /** Why the key may not work; null if there is no doubt. */
   readonly warning: string | null;
@@ -189,7 +190,7 @@ interface ImportedKey {
  * @throws Failure `refused` with the fault, never with a secret in the message
  */
 async function importedKey(row: Row, deps: ImportedKeyDeps): Promise<ImportedKey> {
-  const { sha256, last4 } = secretOf(row, deps.formats);
+  const { sha256, ...known } = secretOf(row, deps.formats);
   const attributes = keyAttributesOf(row, await planOf(row, deps), deps.nowMs);
   insistOnPlan(attributes.plan, deps.gone);
   validateAttributes(attributes, deps);
@@ -197,9 +198,10 @@ async function importedKey(row: Row, deps: ImportedKeyDeps): Promise<ImportedKey
   const { peppers, root } = deps.history;
   const digests = peppers.map((pepper) => digestOfHash(sha256, pepper));
   const [id, ...formerIds] = [root, ...peppers].map((secret) => idOfImported(sha256, secret)) as [string, ...string[]];
-  const secret = { digest: digests[0]!, last4, createdAtMs, expiresAtMs: null };
-  const warning = row.key === undefined && !mayEndForeign(last4, deps.formats) ? UNCOVERED : null;
-  return { key: keyOf(attributes, { id, createdAtMs, secret }), digests, ids: [id, ...formerIds], warning };
+  const newest = hashedUnder(sha256, peppers[0]!);
+  const secret = { ...newest, ...known, createdAtMs, expiresAtMs: null };
+  const warning = row.key === undefined && !mayEndForeign(known.last4, deps.formats) ? UNCOVERED : null;
+  return { key: keyOf(attributes, { id, createdAtMs, secret }), digests, newest, ids: [id, ...formerIds], warning };
 }
 
 const UNCOVERED =
@@ -211,8 +213,9 @@ function secretOf({ key, sha256, last4 }: Row, formats: readonly KeyFormat[]) {
   }
   if (key !== undefined) {
     const secret = textOf('key', key);
-    if (!isWellFormed(secret) && !isForeign(secret, formats)) throw refused(whyUnusable(secret, formats));
-    return { sha256: hash('sha256', secret, 'buffer'), last4: secret.slice(-4) };
+    const form = formOf(secret, formats);
+    if (form === undefined) throw refused(whyUnusable(secret, formats));
+    return { sha256: hash('sha256', secret, 'buffer'), last4: secret.slice(-4), form };
   }
   const bytes = bytesOf(textOf('sha256', sha256));
   if (bytes === null) throw refused('sha256 must be the SHA-256 of the secret, 64 hexadecimal digits or in base64.');

@@ -162,6 +162,7 @@ describe('the API held to its description', () => {
       ['GET', `/admin/keys/${id}/networks`],
       ['GET', `/admin/names?ids=${id},${customer}`],
       ['GET', '/admin/scopes'],
+      ['GET', '/admin/secrets'],
       ['GET', `/admin/standings?customers=${customer}`],
       ['GET', '/admin/usage/customers?top=1'],
       ['PATCH', `/admin/keys/${id}`, { owner: 'o' }],

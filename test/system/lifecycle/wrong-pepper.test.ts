@@ -24,7 +24,7 @@ const readiness = async ({ adminPort }: TestGateway) => {
 };
 const metricOf = async ({ adminPort }: TestGateway, name: string) => {
   const text = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
-  return Number(new RegExp(`^${name} (\\d)$`, 'm').exec(text)?.[1]);
+  return Number(new RegExp(`^${RegExp.escape(name)} (\\d)$`, 'm').exec(text)?.[1]);
 };
 const mismatchOf = (gateway: TestGateway) => metricOf(gateway, 'tollgate_pepper_mismatch');
 
@@ -54,18 +54,26 @@ describe.each(Object.keys(STORES))(
       expect((await run(env, 'keys', 'export', '--all', '--json')).stdout).toBe(before);
     });
 
-    test('by a gateway, which does not start; one with the right pepper does', async () => {
+    test('by a gateway, which does not start; one with the right pepper does, and counts what still needs the old one (reliability 590)', async () => {
       const upstream = await startUpstream();
       const env = { ...(await STORES[name]!()), KEY_PEPPER: RIGHT } as Record<string, string>;
       const gateway = await openGateway({ upstream: upstream.origin, env });
-      const { key } = await gateway.createKey('free');
+      const { id, key } = await gateway.createKey('free');
+      const { id: unused } = await gateway.createKey('free');
       expect(await readiness(gateway)).not.toHaveProperty('pepper');
       expect(await mismatchOf(gateway)).toBe(0);
       await gateway.process.stop();
       const { code, stderr } = await runTollgate(['serve'], { env: { ...gateway.env, KEY_PEPPER: WRONG } });
       expect([code, stderr]).toEqual([1, expect.stringContaining(REFUSAL)]);
       // The change of a pepper goes on working, step by step.
-      for (const KEY_PEPPER of [`${RIGHT},${NEXT}`, `${NEXT},${RIGHT}`, NEXT]) {
+      // The embedded store of the tests has made one in its folder.
+      const ownPepper = env.TOLLGATE_DATA !== undefined;
+      const steps = [
+        [`${RIGHT},${NEXT}`, { current: 2, old: 0, removed: 0 }, 'not_needed', 'current', [id, unused]],
+        [`${NEXT},${RIGHT}`, { current: 1, old: 1, removed: 0 }, 'needed', 'old', [unused]],
+        [NEXT, { current: 1, old: 0, removed: 1 }, ownPepper ? 'not_needed' : 'none', 'removed', [unused]],
+      ] as const;
+      for (const [KEY_PEPPER, counts, oldPepper, listed, ids] of steps) {
         const next = await openReplica({ ...gateway, env: { ...gateway.env, KEY_PEPPER } });
         expect((await next.get('/v1/pets', key)).status).toBe(200);
         if (KEY_PEPPER === `${NEXT},${RIGHT}`) {
@@ -76,6 +84,18 @@ describe.each(Object.keys(STORES))(
         }
         const rehashed = KEY_PEPPER === `${NEXT},${RIGHT}` ? 1 : 0;
         await eventually(async () => expect(await metricOf(next, 'tollgate_rehashed_secrets_total')).toBe(rehashed));
+        const told = async (...words: string[]) => {
+          const { stdout } = await run({ ...gateway.env, KEY_PEPPER }, 'keys', ...words, '--json');
+          return JSON.parse(stdout);
+        };
+        const peppers = { ...counts, unknown: 0 };
+        expect(await told('secrets')).toMatchObject({ peppers, oldPepper, unreadable: [] });
+        const { keys } = (await told('list', '--pepper', listed)) as { keys: readonly { id: string }[] };
+        expect(keys.map((one) => one.id)).toEqual(ids);
+        // The gateway counts when it starts, perhaps before the secret was hashed again.
+        if (KEY_PEPPER === NEXT) {
+          await eventually(async () => expect(await metricOf(next, 'tollgate_secrets{pepper="removed"}')).toBe(1));
+        }
         await next.process.stop();
       }
     });
