@@ -1,7 +1,8 @@
 import { X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { isIP } from 'node:net';
-import { networkInterfaces } from 'node:os';
+import { hostname, networkInterfaces } from 'node:os';
+import ipaddr from 'ipaddr.js';
 import type { Route } from '../routing/route.ts';
 import type { Path } from './fault.ts';
 
@@ -41,12 +42,12 @@ interface ComparedUpstream {
 
 /** Warns of targets that are the gateway's own port: a request to one of them comes back, and is refused as a loop. */
 export function ownTargets({ upstreams, listen }: ComparedSettings): readonly SettingsWarning[] {
-  const isOwn = isAddressOf(listen.host);
+  const isOwn = isAddressOf(plainHost(listen.host.toLowerCase()));
   return [...upstreams.values()].flatMap(({ name, targets }) =>
     targets.flatMap(({ url }, i) => {
       const target = URL.parse(url);
       if (target === null || listen.port === 0 || portOf(target) !== listen.port) return [];
-      if (!isOwn(target.hostname.replace(/^\[|\]$/g, ''))) return [];
+      if (!isOwn(plainHost(target.hostname))) return [];
       const message = `is the port of this gateway (${listen.port}), so requests come back to it and are refused as a loop; name the address of the service.`;
       return [{ path: ['upstreams', name, 'targets', i], message }];
     }),
@@ -58,13 +59,29 @@ function portOf({ protocol, port }: URL): number {
   return protocol === 'https:' ? 443 : protocol === 'http:' ? 80 : 0;
 }
 
+/** A host without brackets and the last dot of a name, and an address in its shortest form. */
+function plainHost(host: string): string {
+  const plain = host.replace(/^\[|\]$|\.$/g, '');
+  return isIP(plain) === 0 ? plain : ipaddr.process(plain).toString();
+}
+
+/** As targets these are loopback addresses too. */
+const EVERY_ADDRESS = ['0.0.0.0', '::'];
+
 /** Tests whether a host of a target leads to a listener. @param listening `listen.host` */
 function isAddressOf(listening: string): (host: string) => boolean {
-  const loopback = (host: string) => host === 'localhost' || host === '::1' || host.startsWith('127.');
-  if (listening !== '0.0.0.0' && listening !== '::')
-    return (host) => host === listening || (host === 'localhost' && loopback(listening));
-  const own = new Set(Object.values(networkInterfaces()).flatMap((of = []) => of.map(({ address }) => address)));
-  return (host) => loopback(host) || host === listening || own.has(host);
+  const isLoopback = (host: string) => host === 'localhost' || host === '::1' || host.startsWith('127.');
+  if (!EVERY_ADDRESS.includes(listening)) {
+    // Which loopback address the name stands for is known to the system alone.
+    const isVague = (host: string) => host === 'localhost' || EVERY_ADDRESS.includes(host);
+    return (host) =>
+      host === listening ||
+      (isVague(host) && isLoopback(listening)) ||
+      (listening === 'localhost' && (host === '127.0.0.1' || host === '::1'));
+  }
+  const addresses = Object.values(networkInterfaces()).flatMap((of = []) => of.map(({ address }) => address));
+  const own = new Set([...addresses, ...EVERY_ADDRESS, hostname().toLowerCase()]);
+  return (host) => isLoopback(host) || own.has(host);
 }
 
 /** Warns of certificates that have expired or are not valid yet, and of hosts of routes for which the gateway has no certificate. */

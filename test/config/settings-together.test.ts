@@ -1,5 +1,5 @@
 import { writeFileSync } from 'node:fs';
-import { networkInterfaces } from 'node:os';
+import { hostname, networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { printFault } from '../../src/config/fault.ts';
@@ -97,6 +97,12 @@ describe('targets (reliability 545)', () => {
   test.each([
     ['listen: { port: 9000 }\n', 'http://127.0.0.1:9000', true],
     ['listen: { port: 9000 }\n', 'http://localhost:9000', true],
+    ['listen: { port: 9000 }\n', 'http://LOCALHOST.:9000', true],
+    ['listen: { port: 9000 }\n', 'http://[::ffff:127.0.0.1]:9000', true],
+    ['listen: { port: 9000 }\n', 'http://0.0.0.0:9000', true],
+    ['listen: { port: 9000, host: localhost }\n', 'http://127.0.0.1:9000', true],
+    ["listen: { port: 9000, host: '::1' }\n", 'http://localhost:9000', true],
+    ['listen: { port: 9000, host: 0.0.0.0 }\n', `http://${hostname()}:9000`, true],
     ['listen: { port: 9000 }\n', 'http://127.0.0.2:9000', false],
     ['listen: { port: 9000 }\n', 'http://127.0.0.1:9001', false],
     ['listen: { port: 9000, host: 0.0.0.0 }\n', 'http://127.0.0.2:9000/base', true],
