@@ -182,6 +182,12 @@ function warnOfIdleGroups(plans: Plans, { patterns, hasPolicies }: PlanRoutes, w
     for (const group of groups) {
       // A group that policies alone put requests into has a pattern that matches none.
       if (hasPolicies && group.routes.every(isIdle)) continue;
+      if (group.routes.length === 0) {
+        warn(
+          ['plans', name, 'groups', group.name],
+          'has no `routes`, and no route of gateway.yaml has policies: it counts nothing.',
+        );
+      }
       for (const [i, pattern] of group.routes.entries()) {
         if (!isIdle(pattern)) continue;
         warn(['plans', name, 'groups', group.name, 'routes', i], 'matches no route of gateway.yaml that needs a key.');

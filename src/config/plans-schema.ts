@@ -16,6 +16,7 @@ import {
 import { WINDOWS, type WindowName } from '../model/values.ts';
 import { groupRouteOf } from '../routing/path-groups.ts';
 import { faultOfPattern } from '../routing/pattern.ts';
+import { fieldConditions } from './field-conditions.ts';
 import * as values from './setting-values.ts';
 
 import { asArray, type FileKind, field, isMapping, type Note, type ParseResult, parseYaml } from './yaml.ts';
@@ -163,7 +164,13 @@ function unitsSchema(description: string) {
     .optional()
     .meta({ minProperties: 1, maxProperties: MAX_UNITS, description });
 }
-const group = groupMembers.safeExtend({
+const group = z.strictObject({
+  routes: groupMembers.shape.routes.min(1, 'must have at least one pattern').default([]),
+  when: fieldConditions()
+    .optional()
+    .describe(
+      'What header fields of a request on these routes must be for it to belong to the group, as `when` of a route in gateway.yaml: `{ header: Mcp-Name, is: [send_mail] }`. A request with several values, only some of which fit, belongs to the group.',
+    ),
   limits: z
     .strictObject(byWindow(shadowLimit, '', 'Number of requests of the group that one window admits.'))
     .meta({ minProperties: 1, description: 'Limits of the group, by window, as those of the plan.' })
@@ -415,6 +422,9 @@ function checkGroups(plan: string, entry: unknown, fault: Note, warn: Note): voi
   }
   for (const [name, group] of entriesOf(groups)) {
     checkRoutes(field(group, 'routes'), ['plans', plan, 'groups', name, 'routes'], fault, warn);
+    if (field(group, 'when') !== undefined && field(group, 'routes') === undefined) {
+      fault(['plans', plan, 'groups', name, 'when'], 'needs `routes`: it compares the requests on them.', 'key');
+    }
   }
 }
 

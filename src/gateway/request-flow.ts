@@ -292,7 +292,7 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
     const match = this.#match;
     const { groups, cost: ownCost } = this.#permission;
     const charged = match?.route.charges ?? null;
-    const grouped = match?.isBare === true ? { method: head.method, path: head.path, isBare: true } : head;
+    const grouped = match?.isBare === true ? { ...head, isBare: true } : head;
     const allowance = this.#deps.allowances.ofRequest(caller.allowance, grouped, groups, charged);
     const cost = ownCost ?? match?.route.cost ?? 1;
     const charges = charged === null ? null : chargesOf(allowance, charged);

@@ -174,9 +174,10 @@ export const groupMembers = z.strictObject({
         .describe('A pattern as in `routes` of gateway.yaml, or with methods in front: `POST,PUT /v1/orders`.'),
       'must be a list of patterns',
     )
-    .min(1, 'must have at least one pattern')
     .max(100, 'must not have more than 100 patterns')
-    .describe('Which requests belong to the group, by their path. A request belongs to every group that matches it.'),
+    .describe(
+      'Which requests belong to the group, by their path. A request belongs to every group that matches it. Without it, those that a policy counts to it.',
+    ),
 });
 /** The names of `groupMembers`. */
 export const GROUP_MEMBERS = groupMembers.keyof().options;
@@ -184,6 +185,10 @@ export const GROUP_MEMBERS = groupMembers.keyof().options;
 const group = z.strictObject({
   name: z.string(),
   ...groupMembers.shape,
+  when: z
+    .array(z.strictObject({ header: z.string(), is: z.array(z.string()).nullable() }))
+    .optional()
+    .describe('What header fields of its requests must be as well; left out if anything. `is` is null for any value.'),
   limits: counts,
   forms: forms.optional(),
   instead: z.boolean().describe("Whether its requests are counted by these limits in place of the plan's own."),
@@ -286,5 +291,12 @@ export function partText(part: LimitsPart & Pick<Plan, 'inFlight' | 'units'>): s
 
 /** A group of routes in words: `minute 10, tokens-day 50 on /v1/search/**`, or `minute 10 instead, on /v1/search/**, POST /v1/reports`. */
 export function groupText(group: PlanGroup): string {
-  return `${partText(group)}${group.instead ? ' instead,' : ''} on ${GROUP_MEMBERS.flatMap((kind) => group[kind]).join(', ')}`;
+  const members = GROUP_MEMBERS.flatMap((kind) => group[kind]).join(', ');
+  const when = whenText(group);
+  return `${partText(group)}${group.instead ? ' instead,' : ''} ${members === '' ? 'by policies' : `on ${members}`}${when && `, with ${when}`}`;
+}
+
+/** What header fields must be for a group, in words: `mcp-name send_mail or send_fax, x-version`. Empty if anything. */
+export function whenText({ when = [] }: Pick<PlanGroup, 'when'>): string {
+  return when.map(({ header, is }) => (is === null ? header : `${header} ${is.join(' or ')}`)).join(', ');
 }

@@ -1,3 +1,4 @@
+import { type ComparedFields, FieldComparison } from '../http1/field-conditions.ts';
 import type { Head } from '../http1/request-head.ts';
 import { faultOfPath } from '../http1/request-line.ts';
 import { IN_ONE_READING, type PlanGroup } from '../model/plan.ts';
@@ -73,12 +74,16 @@ function isName(segment: string): boolean {
   return segment.startsWith('{');
 }
 
-type GroupMembers = Pick<PlanGroup, 'routes'>;
-/** A request, as far as it decides to which groups it belongs. */
-export type GroupedRequest = Pick<Head, 'method' | 'path'> & {
-  /** Whether `/x/**` has matched the path as `/x`: it is then in the groups of that pattern as well. */
-  readonly isBare?: boolean;
-};
+type GroupMembers = Pick<PlanGroup, 'routes' | 'when'>;
+/** A request, as far as it decides to which groups it belongs. Without header fields, as a recorded one is, it is in no group with `when`. */
+export type GroupedRequest = Pick<Head, 'method' | 'path'> &
+  Partial<ComparedFields> & {
+    /** Whether `/x/**` has matched the path as `/x`: it is then in the groups of that pattern as well. */
+    readonly isBare?: boolean;
+  };
+
+/** `when` of each group. */
+type Conditions = readonly PlanGroup['when'][];
 
 /** How the literal segments of a pattern are read. Its names and its `**` are those of its own text. */
 type Reading = (segment: string) => string;
@@ -104,19 +109,41 @@ export class PathGroups {
   readonly #groups: readonly (readonly CompiledRoute[])[];
   /** Whether a pattern is not in its plainest form itself, so that a path that is has two readings as well. */
   readonly #comparesAllTwice: boolean;
+  /** What fields must be, by group; null if no group has `when`. */
+  readonly #conditions: Conditions | null;
 
   /** @param groups at most `MAX_GROUPS` */
   constructor(groups: readonly GroupMembers[]) {
     const routes = groups.map((group) => group.routes.map(groupRouteOf));
+    this.#conditions = groups.some(({ when }) => when !== undefined) ? groups.map(({ when }) => when) : null;
     this.#groups = routes.map((ofGroup) => ofGroup.map(compiled));
     const segments = routes.flat().flatMap(({ path }) => path.split('/'));
     this.#comparesAllTwice = segments.some((segment) => !isName(segment) && plainSegment(segment) !== segment);
   }
 
   /** The groups of a request: bit `i` is set for the group at index `i`, and `IN_ONE_READING` where two readings differ. */
-  matching({ path, method, isBare }: GroupedRequest): number {
-    const found = this.#inReadings(path, method);
-    return isBare === true ? found | this.#inReadings(`${path}/`, method) : found;
+  matching(request: GroupedRequest): number {
+    const { path, method, isBare } = request;
+    const asSent = this.#inReadings(path, method);
+    const found = isBare === true ? asSent | this.#inReadings(`${path}/`, method) : asSent;
+    return this.#conditions === null || found === 0 ? found : this.#withFields(found, this.#conditions, request);
+  }
+
+  /**
+   * Attack: a field has two values, one of which is that of a group, and the service takes either. Such a request is in the group, and no
+   * group replaces the limits of the plan.
+   */
+  #withFields(found: number, conditions: Conditions, { fields, connectionNames }: GroupedRequest): number {
+    const isKnown = fields !== undefined && connectionNames !== undefined;
+    const comparison = isKnown ? new FieldComparison({ fields, connectionNames }) : null;
+    let left = found;
+    for (const [i, when] of conditions.entries()) {
+      if (when === undefined || (found & (1 << i)) === 0) continue;
+      const outcome = comparison?.check(when).kind ?? 'fails';
+      if (outcome === 'fails') left &= ~(1 << i);
+      else if (outcome === 'unclear') left |= IN_ONE_READING;
+    }
+    return left;
   }
 
   #inReadings(path: string, method: string): number {

@@ -1,4 +1,4 @@
-import { beforeAll, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../support/conditions.ts';
 import { openGateway, type TestGateway } from '../support/gateway.ts';
 import { startUpstream } from '../support/upstream.ts';
@@ -23,6 +23,12 @@ plans:
     groups:
       search: { routes: [/v1/search/**], limits: { minute: 3 }, instead: true }
     bans: { after: 2 }
+  tools:
+    limits: { minute: 20 }
+    groups:
+      mail: { routes: [POST /v1/mcp], when: { header: Mcp-Name, is: [send_mail, send_fax] }, limits: { minute: 2 } }
+      free: { routes: [POST /v1/mcp], when: [{ header: Mcp-Name, is: [ping] }, { header: X-Own }], limits: { minute: 9 }, instead: true }
+      chosen: { limits: { minute: 1 } }
   team:
     limits: { minute: 1 }
     bans: { after: 2, of: customer }
@@ -62,6 +68,34 @@ test('requests of a group are bounded by its limits as well, and header fields h
   expect((await gateway.get('/v1/pets', key)).status).toBe(429);
   const usage = (await (await gateway.get('/usage', key)).json()) as { windows: object; shadow: { windows: object } };
   expect(usage.windows).toMatchObject({ minute: { used: 5 }, 'search-minute': { limit: 2, used: 2, remaining: 0 } });
+});
+
+describe('a group with `when` has the requests whose header fields fit', () => {
+  const call = async (key: string, headers: Record<string, string> = {}, method = 'POST') => {
+    const init = { method, headers };
+    const response = await gateway.get('/v1/mcp', key, init);
+    return `${response.status} ${response.headers.get('ratelimit-policy')!.replaceAll(/;q=\d+;w=\d+/g, '')}`;
+  };
+  const own = '"minute"';
+
+  test('and no others', async () => {
+    const { key } = await gateway.createKey('tools');
+    expect(await call(key, { 'Mcp-Name': 'send_mail' })).toBe(`200 ${own}, "mail-minute"`);
+    expect(await call(key, { 'mcp-name': 'send_fax' })).toBe(`200 ${own}, "mail-minute"`);
+    expect(await call(key, { 'Mcp-Name': 'send_mail' })).toBe(`429 ${own}, "mail-minute"`);
+    for (const name of ['search', 'SEND_MAIL', 'send_mail2'])
+      expect(await call(key, { 'Mcp-Name': name })).toBe(`200 ${own}`);
+    expect(await call(key)).toBe(`200 ${own}`);
+    expect(await call(key, { 'Mcp-Name': 'send_mail' }, 'GET')).toBe(`200 ${own}`);
+    expect(await call(key, { 'Mcp-Name': 'ping' })).toBe(`200 ${own}`);
+    expect(await call(key, { 'Mcp-Name': 'ping', 'X-Own': 'yes' })).toBe('200 "free-minute"');
+  });
+
+  test('also one that has further values, which leaves no limit behind (reliability 605)', async () => {
+    const { key } = await gateway.createKey('tools');
+    expect(await call(key, { 'Mcp-Name': 'search, send_mail' })).toBe(`200 ${own}, "mail-minute"`);
+    expect(await call(key, { 'Mcp-Name': 'ping, search', 'X-Own': 'yes' })).toBe(`200 ${own}, "free-minute"`);
+  });
 });
 
 test('with `instead`, requests of a group are counted by its limits alone', async () => {

@@ -9,6 +9,7 @@ import {
   type Plans,
   type PlanUnit,
   type WindowForm,
+  whenText,
   wholeForm,
   windowsIn,
 } from '../../model/plan.ts';
@@ -110,6 +111,7 @@ function changesOfGroups(old: Plan, now: Plan): readonly PlansChange[] {
         ...without(was[kind], is[kind]).flatMap((one) => change(plan, `${path}.${kind}`, one, null)),
         ...without(is[kind], was[kind]).flatMap((one) => change(plan, `${path}.${kind}`, null, one)),
       ]),
+      ...change(plan, `${path}.when`, whenText(was), whenText(is)),
       ...changesOfLimits(plan, `${path}.limits`, was, is),
       ...changesOfUnits(plan, `${path}.units`, [was.units, is.units]),
       ...change(plan, `${path}.instead`, String(was.instead), String(is.instead)),
