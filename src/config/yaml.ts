@@ -145,14 +145,30 @@ interface PlacedIssue {
 function flatten(issue: Issue, around: Path): PlacedIssue[] {
   const path = [...around, ...(issue.path as Path)];
   if (issue.code !== 'invalid_union') return [{ issue, path }];
-  const meant = issue.errors.find(
+  const meant = meantIn(issue);
+  return meant === undefined ? [{ issue, path }] : meant.flatMap((inner) => flatten(inner, path));
+}
+
+type UnionIssue = Extract<Issue, { code: 'invalid_union' }>;
+
+/** The issues of the alternative that is meant: it has all keys of the value, or lacks one that all others lack too. */
+function meantIn({ errors }: UnionIssue): readonly Issue[] | undefined {
+  const typed = errors.filter(
     (branch) => branch.length > 0 && branch.every((inner) => inner.path.length > 0 || isInside(inner)),
   );
-  return meant === undefined ? [{ issue, path }] : meant.flatMap((inner) => flatten(inner, path));
+  const lacking = typed.map((branch) => branch.flatMap((inner) => (isUnknownKeys(inner) ? inner.keys : [])));
+  const whole = lacking.findIndex((keys) => keys.length === 0);
+  if (whole >= 0) return typed[whole];
+  return lacking[0]?.some((key) => lacking.every((keys) => keys.includes(key))) ? typed[0] : undefined;
+}
+
+function isUnknownKeys(issue: Issue): issue is Extract<Issue, { code: 'unrecognized_keys' }> {
+  return issue.code === 'unrecognized_keys' && issue.path.length === 0;
 }
 
 /** Whether a value of the right type has this fault. */
 function isInside(issue: Issue): boolean {
+  if (issue.code === 'invalid_union') return meantIn(issue) !== undefined;
   return issue.code === 'unrecognized_keys' || issue.code === 'custom';
 }
 
