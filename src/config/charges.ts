@@ -1,8 +1,10 @@
 import { z } from 'zod';
-import type { Charge, Reserve } from '../meter/charge.ts';
-import { type CostSource, pointerOf } from '../meter/cost.ts';
+import { boundedReserve, type Charge, type PlainReserve, type Reserve } from '../meter/charge.ts';
+import { type CostSource, type PlainSource, pointerText, type Times } from '../meter/cost.ts';
+import { IN_RESPONSE, plainSourceOf, pointer } from './cost-sources.ts';
 import * as values from './setting-values.ts';
 import { wholeNumber } from './setting-values.ts';
+import { times, type WrittenTimes } from './tables.ts';
 
 /*
  * `cost` of a route in gateway.yaml: for how many requests one counts, and what it charges in units of their own.
@@ -18,13 +20,6 @@ const MAX_RESERVE = 1_000_000_000;
 const reservedRule = `must be a whole number from 0 to ${MAX_RESERVE}`;
 const reserved = () => z.int(reservedRule).min(0, reservedRule).max(MAX_RESERVE, reservedRule);
 
-const POINTER_RULE = 'must be a JSON pointer (RFC 6901) such as /usage/total_tokens';
-const pointer = () =>
-  z
-    .string(POINTER_RULE)
-    .refine((text) => pointerOf(text) !== null, POINTER_RULE)
-    .transform((text) => pointerOf(text)!);
-
 const readParts = {
   default: reserved().describe(
     'What is taken in advance of a request that does not say it: the field or the member is missing, or null.',
@@ -36,71 +31,137 @@ const readParts = {
       `What is taken in advance at most, and of a request that does not say it as one number from 0. ${MAX_RESERVE} if left out.`,
     ),
 };
+const inHeader = {
+  header: values
+    .token()
+    .describe('The field of the request that says it, one that reaches the service as the client sends it.'),
+  ...readParts,
+};
+const inJson = {
+  json: pointer().describe(
+    'Where it stands in the JSON body of the request, as a JSON pointer. Such a body is read before the request is counted, up to 1 MiB.',
+  ),
+  ...readParts,
+};
+
+const isInOrder = (raw: object) => {
+  const { least = 0, most = MAX_RESERVE } = raw as { readonly least?: number; readonly most?: number };
+  return least <= most;
+};
+const IN_ORDER = { path: ['least'], message: 'is above `most`; lower it, or raise `most`' };
+
+const MAX_PARTS = 8;
+const PARTS_RULE = `must be a list of 1 to ${MAX_PARTS} parts`;
+const RESERVE_PART_RULE =
+  'must be a mapping with `amount`, or with `header` or `json`, and `default`: { json: /max_tokens, default: 1000, times: 15 }';
+const reservePart = z
+  .union(
+    [
+      z.strictObject({ amount: reserved().describe('A number that is the same for all requests.'), times: times() }),
+      z.strictObject({ ...inHeader, times: times() }),
+      z.strictObject({ ...inJson, times: times() }),
+    ],
+    RESERVE_PART_RULE,
+  )
+  .refine(isInOrder, IN_ORDER)
+  .transform((raw) => ({ reserve: 'amount' in raw ? fixed(raw.amount) : askedOf(raw), times: raw.times }));
+
 const RESERVE_RULE =
-  'must be a whole number from 0, or a mapping with `header` or `json`, and `default`: { json: /max_tokens, default: 1000 }';
+  'must be a whole number from 0, or a mapping with `header` or `json`, and `default`, or with `sum`: { json: /max_tokens, default: 1000 }';
 const reserve = z
   .union(
     [
       reserved(),
+      z.strictObject(inHeader),
+      z.strictObject(inJson),
       z.strictObject({
-        header: values
-          .token()
-          .describe('The field of the request that says it, one that reaches the service as the client sends it.'),
-        ...readParts,
-      }),
-      z.strictObject({
-        json: pointer().describe(
-          'Where it stands in the JSON body of the request, as a JSON pointer. Such a body is read before the request is counted, up to 1 MiB.',
-        ),
-        ...readParts,
+        sum: z
+          .array(reservePart, PARTS_RULE)
+          .min(1, PARTS_RULE)
+          .max(MAX_PARTS, PARTS_RULE)
+          .describe('Numbers that are each multiplied by `times` and added. The sum is rounded up.'),
+        least: readParts.least,
+        most: readParts.most,
       }),
     ],
     RESERVE_RULE,
   )
-  .refine((raw) => typeof raw === 'number' || (raw.least ?? 0) <= (raw.most ?? MAX_RESERVE), {
-    path: ['least'],
-    message: 'is above `most`; lower it, or raise `most`',
-  })
-  .transform((raw): Reserve => {
-    if (typeof raw === 'number') return { kind: 'fixed', amount: raw };
-    const bounds = { otherwise: raw.default, least: raw.least ?? 0, most: raw.most ?? MAX_RESERVE };
-    if ('header' in raw) return { kind: 'header', name: raw.header.toLowerCase(), ...bounds };
-    return { kind: 'json', pointer: raw.json, ...bounds };
+  .refine((raw) => typeof raw === 'number' || isInOrder(raw), IN_ORDER)
+  .transform((raw): Reserve<WrittenTimes> => {
+    if (typeof raw === 'number') return fixed(raw);
+    if ('sum' in raw) return { kind: 'sum', parts: raw.sum, least: raw.least ?? 0, most: raw.most ?? MAX_RESERVE };
+    return askedOf(raw);
   });
 
+function fixed(amount: number): PlainReserve {
+  return { kind: 'fixed', amount };
+}
+
+function askedOf(
+  raw: { readonly default: number; readonly least?: number | undefined; readonly most?: number | undefined } & (
+    | { readonly header: string }
+    | { readonly json: readonly string[] }
+  ),
+): PlainReserve {
+  const bounds = { otherwise: raw.default, least: raw.least ?? 0, most: raw.most ?? MAX_RESERVE };
+  if ('header' in raw) return { kind: 'header', name: raw.header.toLowerCase(), ...bounds };
+  return { kind: 'json', pointer: raw.json, ...bounds };
+}
+
+const { header, json, sse, ndjson } = IN_RESPONSE;
+const remove = z.boolean().prefault(false).describe('`true`: the client does not get the field.');
+const PART_RULE =
+  'must be a mapping with one of `header`, `json`, `sse` and `ndjson`: { json: /usage/prompt_tokens, times: 3 }';
+const part = z
+  .union(
+    [
+      z.strictObject({ header, remove, times: times() }),
+      z.strictObject({ json, times: times() }),
+      z.strictObject({ sse, times: times() }),
+      z.strictObject({ ndjson, times: times() }),
+    ],
+    PART_RULE,
+  )
+  .transform((raw) => ({ source: plainSourceOf(raw), times: raw.times, removed: removedBy(raw) }));
+
 const SOURCE_RULE =
-  'must be `bytes`, `milliseconds`, or a mapping with one of `header`, `json`, `sse` and `ndjson`: { json: /usage/total_tokens }';
+  'must be `bytes`, `milliseconds`, or a mapping with one of `header`, `json`, `sse`, `ndjson` and `sum`: { json: /usage/total_tokens }';
 const source = z
   .union(
     [
       z.enum(['bytes', 'milliseconds']),
+      z.strictObject({ header, remove }),
+      z.strictObject({ json }),
+      z.strictObject({ sse }),
+      z.strictObject({ ndjson }),
       z.strictObject({
-        header: values.token().describe('The field of the answer that has it.'),
-        remove: z.boolean().prefault(false).describe('`true`: the client does not get the field.'),
-      }),
-      z.strictObject({ json: pointer().describe('Where it stands in an answer of JSON, as a JSON pointer.') }),
-      z.strictObject({
-        sse: pointer().describe(
-          'Where it stands in the events of a stream (`text/event-stream`), as a JSON pointer. The last event that has it counts.',
-        ),
-      }),
-      z.strictObject({
-        ndjson: pointer().describe(
-          'The same in the last of several JSON texts (`application/x-ndjson`, `application/json-seq`).',
-        ),
+        sum: z
+          .array(part, PARTS_RULE)
+          .min(1, PARTS_RULE)
+          .max(MAX_PARTS, PARTS_RULE)
+          .describe(
+            'Numbers of the answer that are each multiplied by `times` and added. One that is not there is 0 if another one is. The sum is rounded up.',
+          ),
       }),
     ],
     SOURCE_RULE,
   )
-  .transform((raw): { readonly source: CostSource; readonly removed: string | null } => {
-    if (typeof raw === 'string') return { source: { kind: raw }, removed: null };
-    if ('header' in raw) {
-      return { source: { kind: 'header', name: raw.header.toLowerCase() }, removed: raw.remove ? raw.header : null };
-    }
-    if ('json' in raw) return { source: { kind: 'json', pointer: raw.json }, removed: null };
-    if ('sse' in raw) return { source: { kind: 'sse', pointer: raw.sse }, removed: null };
-    return { source: { kind: 'ndjson', pointer: raw.ndjson }, removed: null };
+  .transform((raw): { readonly source: CostSource<WrittenTimes>; readonly removed: readonly string[] } => {
+    if (typeof raw === 'string') return { source: { kind: raw }, removed: [] };
+    if (!('sum' in raw)) return { source: plainSourceOf(raw), removed: removedBy(raw) };
+    const parts = raw.sum.map(({ source: one, times: by }) => ({ source: one, of: nameOf(one), times: by }));
+    return { source: { kind: 'sum', parts }, removed: raw.sum.flatMap(({ removed }) => removed) };
   });
+
+/** The fields that the client does not get. */
+function removedBy(raw: object): readonly string[] {
+  return 'header' in raw && 'remove' in raw && raw.remove === true ? [String(raw.header)] : [];
+}
+
+/** How reports name a part. */
+function nameOf(of: PlainSource): string {
+  return of.kind === 'header' ? of.name : pointerText(of.pointer);
+}
 
 const REFUND_RULE = 'must be a status from 400 to 599, `4xx` or `5xx`';
 const refund = z.array(
@@ -138,7 +199,7 @@ type RouteCost = {
   /** For how many requests one counts. */
   readonly requests: number;
   /** Null if it charges no other unit. */
-  readonly charges: readonly Charge[] | null;
+  readonly charges: readonly Charge<WrittenTimes>[] | null;
   /** Fields of the answer that the client does not get. */
   readonly removedFields: readonly string[];
 };
@@ -173,14 +234,23 @@ export const routeCost = z
 
 function chargeOf(unit: string, entry: number | z.output<typeof charge>) {
   if (typeof entry === 'number') {
-    return {
-      charge: { unit, reserve: { kind: 'fixed', amount: entry } as const, sources: [], refund: [] },
-      removed: [],
-    };
+    return { charge: { unit, reserve: fixed(entry), sources: [], refund: [] }, removed: [] };
   }
   const sources = entry.from === undefined ? [] : Array.isArray(entry.from) ? entry.from : [entry.from];
   return {
     charge: { unit, reserve: entry.reserve, sources: sources.map((one) => one.source), refund: entry.refund ?? [] },
-    removed: sources.flatMap(({ removed }) => removed ?? []),
+    removed: sources.flatMap(({ removed }) => removed),
+  };
+}
+
+/** A charge of a file with its tables. */
+export function chargeWith(charge: Charge<WrittenTimes>, timesOf: (written: WrittenTimes) => Times): Charge {
+  const { reserve, sources } = charge;
+  const withTimes = <P extends { readonly times: WrittenTimes }>(parts: readonly P[]) =>
+    parts.map((one) => ({ ...one, times: timesOf(one.times) }));
+  return {
+    ...charge,
+    reserve: reserve.kind === 'sum' ? boundedReserve({ ...reserve, parts: withTimes(reserve.parts) }) : reserve,
+    sources: sources.map((one) => (one.kind === 'sum' ? { ...one, parts: withTimes(one.parts) } : one)),
   };
 }

@@ -20,6 +20,7 @@ import { type GatewayFile, gatewaySchema, listenEntry, routeEntry, upstreamEntry
 import { checkKeyFormats, checkKeySources, checkResource } from './identification.ts';
 import { routesOf } from './routes.ts';
 import { bodySeconds, faultOfTarget, instant, targetOf, timeout } from './setting-values.ts';
+import { checkTimes, costTables, timesNamed } from './tables.ts';
 import { asArray, type FileKind, field, isMapping, type Note, type ParseResult, parseYaml } from './yaml.ts';
 
 type RouteEntry = GatewayFile['routes'][number];
@@ -32,17 +33,17 @@ export function parseGatewayFile(text: string, file: string): ParseResult<Gatewa
 const GATEWAY_FILE: FileKind<typeof gatewaySchema> = {
   schema: gatewaySchema,
   check(raw, fault, warn) {
-    const [listen, upstreams, keys, headers] = ['listen', 'upstreams', 'keys', 'headers'].map((name) =>
-      field(raw, name),
+    const [listen, upstreams, keys, headers, tables] = ['listen', 'upstreams', 'keys', 'headers', 'tables'].map(
+      (name) => field(raw, name),
     );
     const routes = asArray(field(raw, 'routes'));
     checkPaths(routes, fault, warn);
     for (const [index, route] of routes.entries()) {
-      const around = { listen, upstreams, keys, headers };
+      const around = { listen, upstreams, keys, headers, tables };
       checkRoute(route, around, noteAt(fault, 'routes', index), noteAt(warn, 'routes', index));
     }
     checkSharedLimits(routes, fault);
-    checkSurroundingRoutes(routes, upstreams, listen, warn);
+    checkSurroundingRoutes(routes, { upstreams, tables, listen }, warn);
     checkUpstreams(routes, upstreams, fault, warn);
     checkListen(listen, noteAt(fault, 'listen'), noteAt(warn, 'listen'));
     checkTls(field(field(raw, 'admin'), 'tls'), noteAt(fault, 'admin', 'tls'));
@@ -102,6 +103,7 @@ interface Surroundings {
   readonly upstreams: unknown;
   readonly keys: unknown;
   readonly headers: unknown;
+  readonly tables: unknown;
 }
 
 function checkRoute(route: unknown, around: Surroundings, fault: Note, warn: Note): void {
@@ -120,6 +122,7 @@ function checkRoute(route: unknown, around: Surroundings, fault: Note, warn: Not
   checkRetries(route, upstreams, fault, warn);
   checkCache(route, fault, warn);
   checkReserves(route, around, fault);
+  checkTimes(field(route, 'cost'), around.tables, fault);
   checkWhen(route, around, fault);
 }
 
@@ -160,26 +163,38 @@ function checkWhen(route: unknown, { keys, headers }: Surroundings, fault: Note)
  *
  * Attack: a client writes 1 into a field that the gateway drops or replaces, and the service does the work of its own default.
  */
-function checkReserves(route: unknown, { upstreams, keys, headers }: Surroundings, fault: Note): void {
+function checkReserves(route: unknown, around: Surroundings, fault: Note): void {
   const cost = field(route, 'cost');
   for (const unit of isMapping(cost) ? Object.keys(cost) : []) {
-    const name = field(field(field(cost, unit), 'reserve'), 'header');
-    if (typeof name !== 'string') continue;
-    const isName = (other: unknown) => typeof other === 'string' && other.toLowerCase() === name.toLowerCase();
-    const changes = [route, field(upstreams, String(field(route, 'upstream')))].map((of) =>
-      field(field(of, 'headers'), 'request'),
-    );
-    const changed = changes.flatMap((change) => [
-      ...asArray(field(change, 'remove')),
-      ...Object.keys(field(change, 'set') ?? {}),
-    ]);
-    const ofKeys = asArray(field(keys, 'from')).map((place) => field(place, 'header'));
-    const isReserved = reservedByFolding(name) !== null && !FORWARDED_AS_SENT.test(name);
-    const isDropped = hasPunctuation(name) && !asArray(field(headers, 'allow')).some(isName);
-    if (!isReserved && !isDropped && ![...changed, ...ofKeys].some(isName)) continue;
-    const message = 'is a field that the service does not get as the client sends it; name another one.';
-    fault(['cost', unit, 'reserve', 'header'], message);
+    const reserve = field(field(cost, unit), 'reserve');
+    const at = ['cost', unit, 'reserve'];
+    checkReaches(field(reserve, 'header'), route, around, noteAt(fault, ...at, 'header'));
+    for (const [i, part] of asArray(field(reserve, 'sum')).entries()) {
+      checkReaches(field(part, 'header'), route, around, noteAt(fault, ...at, 'sum', i, 'header'));
+    }
+    for (const { path, named } of timesNamed(cost, unit)) {
+      const by = field(field(field(around.tables, named.split('.')[0]!), 'by'), 'header');
+      checkReaches(by, route, around, noteAt(fault, ...path));
+    }
   }
+}
+
+/** @param name of a field of the request */
+function checkReaches(name: unknown, route: unknown, { upstreams, keys, headers }: Surroundings, fault: Note): void {
+  if (typeof name !== 'string') return;
+  const isName = (other: unknown) => typeof other === 'string' && other.toLowerCase() === name.toLowerCase();
+  const changes = [route, field(upstreams, String(field(route, 'upstream')))].map((of) =>
+    field(field(of, 'headers'), 'request'),
+  );
+  const changed = changes.flatMap((change) => [
+    ...asArray(field(change, 'remove')),
+    ...Object.keys(field(change, 'set') ?? {}),
+  ]);
+  const ofKeys = asArray(field(keys, 'from')).map((place) => field(place, 'header'));
+  const isReserved = reservedByFolding(name) !== null && !FORWARDED_AS_SENT.test(name);
+  const isDropped = hasPunctuation(name) && !asArray(field(headers, 'allow')).some(isName);
+  if (!isReserved && !isDropped && ![...changed, ...ofKeys].some(isName)) return;
+  fault([], `names ${name}, a field that the service does not get as the client sends it; name another one.`);
 }
 
 /** Fields that the gateway writes, with what the client or a trusted proxy sends. */
@@ -397,7 +412,11 @@ function checkUsage(index: number, path: string, fault: Note, warn: Note): void 
  * surround another although their own paths have nothing in common. A method of the surrounding route is compared with
  * the route that has it, and with each route of the path if none has it: that path refuses the method.
  */
-function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, listen: unknown, warn: Note): void {
+function checkSurroundingRoutes(
+  raw: readonly unknown[],
+  { upstreams, tables, listen }: Pick<Surroundings, 'upstreams' | 'tables' | 'listen'>,
+  warn: Note,
+): void {
   const sound = raw.flatMap((entry, index) => {
     const route = routeEntry.safeParse(entry);
     return route.success ? [{ index, route: route.data, methods: withHead(route.data.methods) }] : [];
@@ -406,6 +425,7 @@ function checkSurroundingRoutes(raw: readonly unknown[], upstreams: unknown, lis
   const routes = routesOf({
     routes: sound.map(({ route }) => ({ ...route, rewrite: null, redirect: null })),
     upstreams: gatewaySchema.shape.upstreams.safeParse(upstreams).data ?? {},
+    tables: costTables.safeParse(tables).data ?? {},
     listen: { maxBodyBytes: listenEntry.shape.maxBodyBytes.safeParse(field(listen, 'maxBodyBytes')).data ?? 0 },
     jwt: null,
   });

@@ -13,6 +13,7 @@ import { fieldConditions } from './field-conditions.ts';
 import { jwtSchema, keysSchema, oidcSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './setting-values.ts';
 import { inMs, instant, orNull } from './setting-values.ts';
+import { costTables } from './tables.ts';
 
 const { duration, host, port, size, timeout, wholeNumber } = values;
 
@@ -1126,6 +1127,7 @@ export const gatewaySchema = z
         description:
           'The services behind the gateway, by name. A gateway whose routes all have `redirect` or `respond` needs none.',
       }),
+    tables: costTables,
     routes: z
       .array(routeEntry, AT_LEAST_ONE_ROUTE)
       .min(1, AT_LEAST_ONE_ROUTE)

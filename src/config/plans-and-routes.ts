@@ -1,4 +1,5 @@
 import { unitNamesIn } from '../admit/allowance.ts';
+import { leastOf, unsaidOf } from '../meter/charge.ts';
 import type { Plan, Plans, PlanUnit } from '../model/plan.ts';
 import { WINDOWS } from '../model/values.ts';
 import { isCommon, mayHold, readingsOf } from '../routing/path-groups.ts';
@@ -98,9 +99,7 @@ function reservesOf(unit: string, routes: readonly PricedRoute[]) {
   return routes.flatMap(({ path, charges }) => {
     const reserve = charges?.find((charge) => charge.unit === unit)?.reserve;
     if (reserve === undefined) return [];
-    if (reserve.kind === 'fixed') return [{ path, amount: reserve.amount, isDefault: false }];
-    const least = Math.min(reserve.least, reserve.most);
-    const unsaid = Math.min(Math.max(reserve.otherwise, least), reserve.most);
+    const [least, unsaid] = [leastOf(reserve), unsaidOf(reserve)];
     const always = { path, amount: least, isDefault: false };
     return unsaid === least ? [always] : [always, { path, amount: unsaid, isDefault: true }];
   });

@@ -9,8 +9,10 @@ import { WINDOWS } from '../model/values.ts';
 import { pathTemplateOf, patternAfter } from '../routing/path-template.ts';
 import type { PassedForm, Route, RouteReply } from '../routing/route.ts';
 import { shapeOf, withHead } from '../routing/router.ts';
+import { chargeWith } from './charges.ts';
 import type { GatewayFile } from './gateway-schema.ts';
 import { metadataRoute } from './protected-resource.ts';
+import { timesIn } from './tables.ts';
 
 type RouteEntry = GatewayFile['routes'][number];
 type UpstreamEntry = GatewayFile['upstreams'][string];
@@ -19,17 +21,20 @@ type UpstreamEntry = GatewayFile['upstreams'][string];
 export function routesOf({
   routes: written,
   upstreams,
+  tables,
   listen,
   jwt,
-}: Pick<GatewayFile, 'routes' | 'upstreams' | 'jwt'> & {
+}: Pick<GatewayFile, 'routes' | 'upstreams' | 'tables' | 'jwt'> & {
   readonly listen: Pick<GatewayFile['listen'], 'maxBodyBytes'>;
 }): readonly Route[] {
   const ofMetadata = metadataRoute({ jwt, routes: written });
   const routes = ofMetadata === null ? written : [...written, ofMetadata];
   const deprecated = storeNamesOf(routes.filter((entry) => entry.deprecated !== null));
   const keyless = storeNamesOf(routes.filter((entry) => entry.auth === 'none'));
+  const timesOf = timesIn(tables);
   const all = routes.map((entry) => ({
     ...routeOf(entry, upstreams[entry.upstream]),
+    charges: entry.cost.charges?.map((charge) => chargeWith(charge, timesOf)) ?? null,
     maxBodyBytes: entry.maxBodyBytes ?? listen.maxBodyBytes,
     deprecated: entry.deprecated && { ...entry.deprecated, countedAs: deprecated.get(entry)! },
     perAddress: entry.auth === 'none' ? perAddressOf(entry, keyless.get(entry)!) : null,
@@ -88,7 +93,10 @@ function upgradesOf({ websocket, upgrades }: RouteEntry): string[] {
  * What a route is by itself and by its upstream. Without an upstream, the gateway replies. A setting that is a member of `Route` by the same name
  * is that member, unless it is written here.
  */
-function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<Route, 'deprecated' | 'perAddress'> {
+function routeOf(
+  entry: RouteEntry,
+  upstream: UpstreamEntry | undefined,
+): Omit<Route, 'charges' | 'deprecated' | 'perAddress'> {
   const { body, websocket, auth, limits, redirect, respond, headers, validate, deprecated, errors, ...others } = entry;
   const { sharedLimits, encodedSlashes, dotSegments, emptySegments, options, requestTimeout, idleTimeout, ...same } =
     others;
@@ -99,7 +107,6 @@ function routeOf(entry: RouteEntry, upstream: UpstreamEntry | undefined): Omit<R
     methods: withHead(methodsOf(entry)),
     announcement: announcementOf(entry),
     cost: cost.requests,
-    charges: cost.charges,
     allowsBody: body,
     upgrades: reply === null ? upgradesOf(entry) : [],
     passes: passedBy(entry),

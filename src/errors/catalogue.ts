@@ -60,12 +60,13 @@ export const ERRORS = {
     closes: false,
     sentence: (where: string, rule: string) =>
       `The request does not fit the description of this service. ${where} ${rule}`,
-    when: 'The route has `validate`, and the request does not fit its OpenAPI description: a parameter, the media type, a body of JSON (also one with `Content-Encoding`), or a path or method that is not described. `details` has where (`in`: `path`, `query`, `header` or `body`), the name of a parameter or field, the JSON Pointer to what is wrong and the rule. No value of the request is repeated.',
+    when: 'The route has `validate`, and the request does not fit its OpenAPI description: a parameter, the media type, a body of JSON (also one with `Content-Encoding`), or a path or method that is not described. Or the route charges by one of `tables`, and the request does not name a row of it in one way that can be read. `details` has where (`in`: `path`, `query`, `header` or `body`), the name of a parameter or field, the JSON Pointer to what is wrong and the rule. No value of the request is repeated.',
     remedy: 'Correct the request. Sending it again as it is does not help.',
     counted: 'yes',
-    explanation: 'The request does not fit the description of the API, so it was not forwarded.',
+    explanation:
+      'The request does not fit the description of the API, or does not name what it costs by, so it was not forwarded.',
     advice:
-      'The client must send what the description asks for: `details` of its response name the place and the rule. If the service takes such a request, change the description (`validate`).',
+      'The client must send what the description asks for: `details` of its response name the place and the rule. If the service takes such a request, change the description (`validate`), or add the name to the table (`tables`) that the rule is about.',
   },
   missing_api_key: {
     status: 401,

@@ -2,6 +2,7 @@ import { type ErrorResponse, errorResponse, plainError } from '../annotate/error
 import { ERRORS } from '../errors/catalogue.ts';
 import type { Head } from '../http1/request-head.ts';
 import { MAX_TOTAL_BYTES } from '../io/held-bytes.ts';
+import { pointerText, type Table } from '../meter/cost.ts';
 import type { Match } from '../routing/router.ts';
 import type { BodyCheck, Misfit } from '../validate/validator.ts';
 import { TOO_MUCH } from '../validate/work.ts';
@@ -11,7 +12,7 @@ import { targetFor } from './proxy-request.ts';
 
 /*
  * Requests of routes with `validate`: the parts that the gateway checks against the OpenAPI description, and the response if they do not
- * fit.
+ * fit, or do not name what they cost by.
  */
 
 /** The largest body that the gateway checks, in bytes. It holds the body in memory until the request has ended. */
@@ -79,6 +80,15 @@ export function tooLargeToCheck(maxBytes: number): ErrorResponse {
     `The body is larger than ${maxBytes} bytes, the most that is checked here.`,
   );
 }
+
+/** The response to a request that does not name a row of a table, in one way that can be read. */
+export function noSuchRow({ by }: Table): ErrorResponse {
+  const inField = by.of === 'request' && by.source.kind === 'header' ? by.source.name : null;
+  const pointer = by.of === 'request' && by.source.kind === 'json' ? pointerText(by.source.pointer) : '';
+  return unfit({ in: inField === null ? 'body' : 'header', name: inField, pointer, rule: NO_ROW }).error;
+}
+
+const NO_ROW = 'must be one of the names by which this service charges.';
 
 const PLACES: Readonly<Record<Misfit['in'], string>> = {
   path: 'path',

@@ -5,8 +5,16 @@ import type { Head } from '../http1/request-head.ts';
 import { AnswerReader, type StartDecoding } from '../meter/answer-reader.ts';
 import { isInBody, readableCodings } from '../meter/asked-answer.ts';
 import { numberIn } from '../meter/body-reader.ts';
-import { type Charge, isRefunded, type Reserve } from '../meter/charge.ts';
-import { type CostReading, wholeNumberOf } from '../meter/cost.ts';
+import { type Charge, isRefunded, leastOf, needsOf, type PlainReserve, reserveBy } from '../meter/charge.ts';
+import {
+  type ChosenRows,
+  type CostReading,
+  factorIn,
+  type PaidPart,
+  rowIn,
+  type Table,
+  wholeNumberOf,
+} from '../meter/cost.ts';
 
 /** What one request took of a unit in advance, and what it paid in the end. */
 interface PaidUnit {
@@ -15,6 +23,8 @@ interface PaidUnit {
   readonly settled: number;
   /** Why its real cost is not known, so that it paid what it took in advance; null if it is known. */
   readonly why: Extract<CostReading, { kind: 'unknown' }>['why'] | null;
+  /** What its cost is the sum of; left out if it is no sum, or not known. */
+  readonly parts?: readonly PaidPart[];
 }
 
 /**
@@ -34,32 +44,87 @@ export function chargesOf(allowance: Allowance, charges: readonly Charge[] | nul
 
 /** Whether the body must be read before the request can be counted. */
 export function readsBody(charges: readonly Charge[], { body }: Head): boolean {
-  return body !== 'none' && charges.some(({ reserve }) => reserve.kind === 'json');
+  return body !== 'none' && needsOf(charges).hasBody;
 }
 
-/** What all requests with these charges take in advance; null if it depends on the request. */
-const alike = new WeakMap<readonly Charge[], Amounts | null>();
+/** The rows of tables that a request names, or a table with a row that it does not name as it has to. */
+type NamedRows = { readonly rows: ChosenRows | null } | { readonly unnamed: Table };
 
-/** What a request takes in advance. @param body of JSON, if it has been read */
-export function amountsOf(charges: readonly Charge[], head: Head, body: Buffer | null): Amounts {
+/**
+ * The rows that a request names.
+ *
+ * Attack: to pay the price of a cheap model, a client names it in a form that its service reads and the gateway does not: `Model`, the name
+ * twice, or in a body that is compressed. So such a request is refused, whether the table has a default or not.
+ * @param body of JSON, if it has been read
+ */
+export function rowsOf(charges: readonly Charge[], head: Head, body: Buffer | null): NamedRows {
+  const { tables } = needsOf(charges);
+  if (tables.length === 0) return NO_TABLES;
+  const rows = new Map<Table, number>();
+  for (const table of tables) {
+    const { source } = table.by;
+    const found =
+      source.kind === 'json'
+        ? body === null || body.length === 0
+          ? 'absent'
+          : numberIn(body, source.pointer, rowIn(table))
+        : rowInField(table, source.name, head);
+    const row = found === 'absent' ? table.rows.size : found;
+    if (row === 'invalid' || (row === table.rows.size && !table.hasDefault)) return { unnamed: table };
+    rows.set(table, row);
+  }
+  return { rows };
+}
+
+const NO_TABLES: NamedRows = { rows: null };
+
+function rowInField(table: Table, name: string, { fields, connectionNames }: Head): number | 'absent' | 'invalid' {
+  const values = connectionNames.has(name) ? [] : valuesOf(fields.rawHeaders, name);
+  if (values.length > 1) return 'invalid';
+  return values.length === 0 ? 'absent' : rowIn(table).read(values[0]!)!;
+}
+
+/** What all requests with these charges take in advance. */
+const alike = new WeakMap<readonly Charge[], Amounts>();
+
+/**
+ * What a request takes in advance.
+ * @param body of JSON, if it has been read
+ * @param rows that it names
+ */
+export function amountsOf(
+  charges: readonly Charge[],
+  head: Head,
+  body: Buffer | null,
+  rows: ChosenRows | null = null,
+): Amounts {
+  if (needsOf(charges).isAsked) return amountsBy(charges, head, body, rows);
   let amounts = alike.get(charges);
   if (amounts === undefined) {
-    const isAlike = charges.every(({ reserve }) => reserve.kind === 'fixed');
-    amounts = isAlike ? amountsBy(charges, head, body) : null;
+    amounts = amountsBy(charges, head, body, rows);
     alike.set(charges, amounts);
   }
-  return amounts ?? amountsBy(charges, head, body);
+  return amounts;
 }
 
-function amountsBy(charges: readonly Charge[], head: Head, body: Buffer | null): Amounts {
-  return Object.fromEntries(charges.map(({ unit, reserve }) => [unit, reservedBy(reserve, head, body)]));
+function amountsBy(charges: readonly Charge[], head: Head, body: Buffer | null, rows: ChosenRows | null): Amounts {
+  return Object.fromEntries(
+    charges.map(({ unit, reserve }) => {
+      const amount = reserveBy(
+        reserve,
+        (plain) => reservedBy(plain, head, body),
+        (times) => factorIn(times, rows),
+      );
+      return [unit, amount];
+    }),
+  );
 }
 
 /** The least that a request may take in advance, whatever its body says. */
 export function leastAmountsOf(charges: readonly Charge[], head: Head): Amounts {
   return Object.fromEntries(
     charges.map(({ unit, reserve }) => {
-      return [unit, reserve.kind === 'json' ? Math.min(reserve.least, reserve.most) : reservedBy(reserve, head, null)];
+      return [unit, reserve.kind === 'header' ? reservedBy(reserve, head, null) : leastOf(reserve)];
     }),
   );
 }
@@ -72,7 +137,7 @@ export function leastAmountsOf(charges: readonly Charge[], head: Head): Amounts 
  * not: `09000`, `"9e3"`, the number twice, or with a comma behind it. So the gateway takes `most` for every value that is not one number
  * from 0.
  */
-function reservedBy(reserve: Reserve, { fields, connectionNames }: Head, body: Buffer | null): number {
+function reservedBy(reserve: PlainReserve, { fields, connectionNames }: Head, body: Buffer | null): number {
   if (reserve.kind === 'fixed') return reserve.amount;
   const { otherwise, least, most } = reserve;
   let asked: number | 'absent' | 'invalid' = 'absent';
@@ -100,6 +165,7 @@ export class Metering {
   readonly #charges: readonly Charge[];
   readonly #reserved: Amounts;
   readonly #decompression: Decompression;
+  readonly #rows: ChosenRows | null;
   /** Whether it has a place among the requests that ask for a coding with a large window. */
   #hasPlace = false;
   /** The charges whose cost is read from the answer. */
@@ -109,8 +175,17 @@ export class Metering {
   /** When the request was last written to a connection to the service; null before that. */
   #sentAtMs: number | null = null;
 
-  /** @param charges with at least one */
-  constructor(charges: readonly Charge[], reserved: Amounts, decompression: Decompression) {
+  /**
+   * @param charges with at least one
+   * @param rows of tables that the request names
+   */
+  constructor(
+    charges: readonly Charge[],
+    reserved: Amounts,
+    decompression: Decompression,
+    rows: ChosenRows | null = null,
+  ) {
+    this.#rows = rows;
     this.#charges = charges;
     this.#reserved = reserved;
     this.#decompression = decompression;
@@ -142,7 +217,9 @@ export class Metering {
     this.#hasHead = true;
     const isRead = (charge: Charge) => charge.sources.length > 0 && !isRefunded(charge, status);
     this.#read = this.#charges.every(isRead) ? this.#charges : this.#charges.filter(isRead);
-    if (this.#read.length > 0) this.#reader = new AnswerReader(this.#read, fields, this.#decompression.start);
+    if (this.#read.length > 0) {
+      this.#reader = new AnswerReader(this.#read, fields, this.#decompression.start, this.#rows);
+    }
     if (this.#reader?.isCompressed !== true) this.#leave();
   }
 
@@ -204,7 +281,12 @@ export class Metering {
       }
       const reading = readings[this.#read.indexOf(charge)];
       if (reading === undefined) return { unit, reserved, settled: reserved, why: null };
-      if (reading.kind === 'known') return { unit, reserved, settled: reading.amount, why: null };
+      if (reading.kind === 'known') {
+        const { amount: settled, parts } = reading;
+        return parts === undefined
+          ? { unit, reserved, settled, why: null }
+          : { unit, reserved, settled, why: null, parts };
+      }
       return { unit, reserved, settled: Math.max(reserved, reading.seen ?? 0), why: reading.why };
     });
   }

@@ -1,11 +1,14 @@
 import { shadowIdOf } from '../admit/account-id.ts';
 import type { AdmissionResult, Admitted, Verdict } from '../admit/verdict.ts';
+import type { ErrorResponse } from '../annotate/errors.ts';
 import type { Amounts } from '../engine/types.ts';
 import { isClientBodyError } from '../forward/faults.ts';
 import type { ConsumerShare } from '../forward/upstream/upstream.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { Charge } from '../meter/charge.ts';
+import type { ChosenRows } from '../meter/cost.ts';
 import type { Decoding } from '../meter/decoders.ts';
+import { noSuchRow } from './described-request.ts';
 import type { Caller, Shadow } from './exchange.ts';
 import type { GatewayDeps } from './gateway-deps.ts';
 import {
@@ -16,6 +19,7 @@ import {
   Metering,
   type PaidUnits,
   readsBody,
+  rowsOf,
   unpaid,
 } from './metering.ts';
 import type { ProxyResult } from './proxy-request.ts';
@@ -45,6 +49,8 @@ type PaymentDeps = Pick<GatewayDeps, 'admitter' | 'monotonicMs'> & {
 export class Payment {
   /** What it takes of units in advance; undefined until `reserve`, and if it charges none. */
   amounts: Amounts | undefined;
+  /** Why it is not forwarded although it is counted; null unless it names no row of a table. */
+  refusal: ErrorResponse | null = null;
   /** Finds what the request costs in units; null until the store has taken the reserve. */
   metering: Metering | null = null;
   /** What it paid in units; null until that is known, and if it pays nothing. */
@@ -55,6 +61,8 @@ export class Payment {
   readonly #caller: Pick<Caller, 'id' | 'shareId'>;
   readonly #head: Head;
   readonly #charges: readonly Charge[] | null;
+  /** The rows of tables that the request names. */
+  #rows: ChosenRows | null = null;
   #ended: Ended = 'failed';
   /** The decision that has taken the reserve. */
   #verdict: Admitted | null = null;
@@ -85,7 +93,15 @@ export class Payment {
 
   /** Sets what it takes in advance. @param body if it has been read whole */
   reserve(body: Buffer | null): void {
-    if (this.#charges !== null) this.amounts = amountsOf(this.#charges, this.#head, body);
+    if (this.#charges === null) return;
+    const named = rowsOf(this.#charges, this.#head, body);
+    if ('unnamed' in named) {
+      this.refusal = noSuchRow(named.unnamed);
+      this.amounts = leastAmountsOf(this.#charges, this.#head);
+      return;
+    }
+    this.#rows = named.rows;
+    this.amounts = amountsOf(this.#charges, this.#head, body, named.rows);
   }
 
   /**
@@ -99,7 +115,7 @@ export class Payment {
       return;
     }
     this.#verdict = verdict;
-    this.metering = new Metering(this.#charges, this.amounts, this.#decompression());
+    this.metering = new Metering(this.#charges, this.amounts, this.#decompression(), this.#rows);
   }
 
   /**

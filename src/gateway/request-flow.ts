@@ -376,8 +376,11 @@ export class RequestFlow implements ResultListener, ProxyFlow, Waiter {
       return;
     }
     const found = routeRefusal(this.#match, head, this.#deps.wallMs());
+    const unpriced = this.#payment === null ? null : this.#payment.refusal;
     const refused =
-      found.kind === 'error' ? found.error : scopeRefusal(found.match.route, caller, this.#deps.resourceMetadata);
+      found.kind === 'error'
+        ? found.error
+        : (scopeRefusal(found.match.route, caller, this.#deps.resourceMetadata) ?? unpriced);
     if (found.kind === 'error' || refused !== null) this.#refuse(refused!);
     else if (found.match.route.reply !== null) this.#replyOfRoute(found.match.route.reply, head, caller);
     else if (found.match.route.description === null) this.#forward(found.match, caller, verdict);

@@ -1,7 +1,23 @@
 import type { FieldValues } from '../http1/fields.ts';
 import { BodyReader } from './body-reader.ts';
-import { amountOf, type BodySource, type CostReading, type CostSource, MAX_AMOUNT } from './cost.ts';
+import {
+  AMOUNT,
+  type BodySource,
+  type ChosenRows,
+  type CostReading,
+  type CostSource,
+  factorIn,
+  MAX_AMOUNT,
+  PART,
+  type PlainSource,
+  paidPart,
+  rowIn,
+  type SumSource,
+  type Table,
+  type Value,
+} from './cost.ts';
 import { type Decoding, isDecodable } from './decoders.ts';
+import { weightedSum } from './factor.ts';
 import { LINE_END, RECORD_BEGIN } from './json-lines.ts';
 import type { NumberReading } from './json-number.ts';
 
@@ -25,11 +41,28 @@ const KINDS: ReadonlyMap<string, BodySource['kind']> = new Map([
   [JSON_SEQUENCE, 'ndjson'],
 ]);
 
-/** How the cost in a unit is found: read already, in the body, or measured. */
-type Way =
+/** How a value is found: read already, or in the body. */
+type PlainWay =
   | { readonly kind: 'read'; readonly found: NumberReading }
-  | { readonly kind: 'body'; readonly reader: BodyReader }
+  | { readonly kind: 'body'; readonly reader: BodyReader };
+
+/** How the cost in a unit is found: a value, the sum of several, or measured. */
+type Way =
+  | PlainWay
+  | { readonly kind: 'sum'; readonly parts: readonly PartWay[] }
   | { readonly kind: 'bytes' | 'milliseconds' };
+
+interface PartWay {
+  readonly part: SumSource['parts'][number];
+  readonly way: PlainWay;
+}
+
+/** What is known of an answer from its head. */
+interface AnswerHead {
+  readonly fields: FieldValues;
+  /** The media type, null if it has none. */
+  readonly type: string | null;
+}
 
 type Measured = Readonly<Record<'bytes' | 'milliseconds', number>>;
 type Readings = readonly CostReading[];
@@ -45,8 +78,8 @@ interface MeteredUnit {
  * body, and `end`, which is called exactly once and may come at any time.
  *
  * Of the sources of a unit a header field wins if it is there. Otherwise the number in the body counts whose kind has the
- * answer's media type; an answer without a media type, or with `text/plain`, may have any, if the unit has one such source
- * only. Otherwise the length or the duration counts, if it is a source.
+ * answer's media type; an answer without a media type, or with `text/plain`, may have any, if the unit has sources of one kind
+ * only. Otherwise the length or the duration counts, if it is a source. A sum has the kinds of its parts.
  *
  * A compressed body is decompressed by a thread, on the side. Any other is read at once, with some nanoseconds for each byte. Neither
  * has a longest length that is read.
@@ -57,7 +90,13 @@ export class AnswerReader {
   readonly #decode: StartDecoding;
   /** By unit. */
   #ways: readonly Way[];
-  /** How many of them read the body and are not over. */
+  /** Of each table whose row the answer names. */
+  #rows: ReadonlyMap<Table, PlainWay>;
+  /** The rows that the request has chosen. */
+  readonly #requestRows: ChosenRows | null;
+  /** Those that read the body. */
+  #readers: readonly BodyReader[] = [];
+  /** How many of them are not over. */
   #reading = 0;
   /** The Content-Encoding of one coding; null if the body is sent as it is. */
   readonly #coding: string | null;
@@ -67,16 +106,27 @@ export class AnswerReader {
   /** The length of the body so far. */
   #bytes = 0;
 
-  /** @param fields of the final response */
-  constructor(units: readonly MeteredUnit[], fields: FieldValues, decode: StartDecoding) {
+  /**
+   * @param fields of the final response
+   * @param rows of the tables whose rows the request names; null for none
+   */
+  constructor(
+    units: readonly MeteredUnit[],
+    fields: FieldValues,
+    decode: StartDecoding,
+    rows: ChosenRows | null = null,
+  ) {
     this.#decode = decode;
-    const type = mediaTypeOf(fields);
+    this.#requestRows = rows;
+    const head = { fields, type: mediaTypeOf(fields) };
     const codings = codingsOf(fields);
     this.#coding = codings[0] ?? null;
     if (codings.length > 1 || (this.#coding !== null && !isDecodable(this.#coding))) this.#fault = 'undecodable';
-    this.#ways = units.map(({ sources }) => wayOf(sources, fields, type));
+    this.#ways = units.map(({ sources }) => wayOf(sources, head));
+    this.#rows = rowWaysOf(this.#ways, head);
     if (this.#fault !== null) return;
-    for (const { kind } of this.#ways) if (kind === 'body') this.#reading++;
+    this.#readers = readersOf(this.#ways, this.#rows);
+    this.#reading = this.#readers.length;
   }
 
   /** A piece of the body as the service sends it. Its memory may be reused after the call. */
@@ -120,10 +170,10 @@ export class AnswerReader {
 
   /** @returns whether any reader reads on */
   #read(bytes: Buffer): boolean {
-    for (const way of this.#ways) {
-      if (way.kind !== 'body' || way.reader.isOver) continue;
-      way.reader.add(bytes);
-      if (way.reader.isOver) this.#reading--;
+    for (const reader of this.#readers) {
+      if (reader.isOver) continue;
+      reader.add(bytes);
+      if (reader.isOver) this.#reading--;
     }
     return this.#reading > 0;
   }
@@ -132,30 +182,113 @@ export class AnswerReader {
   #take(isWhole: boolean, elapsedMs: number): Readings {
     const fault = this.#decoding?.fault ?? this.#fault;
     const measured = { bytes: this.#bytes, milliseconds: Math.ceil(elapsedMs) };
+    const rows = this.#rows.size === 0 ? this.#requestRows : this.#chosenRows(isWhole && fault === null);
     const readings = this.#ways.map((way): CostReading => {
       // What a field says is known however much of the body came.
-      const isKnown = way.kind === 'read' && typeof way.found === 'number';
-      if (!isWhole && !isKnown) return unknown('cut', seenBy(way, measured));
-      if (way.kind === 'body' && fault !== null) return unknown(fault, way.reader.seen);
-      return readingBy(way, measured);
+      if (!isWhole && !isKnown(way)) return unknown('cut', seenBy(way, measured, rows));
+      if (fault !== null && hasBody(way)) return unknown(fault, seenBy(way, measured, rows));
+      return readingBy(way, measured, rows);
     });
     this.#ways = [];
+    this.#rows = NO_ROWS;
+    this.#readers = [];
     this.#reading = 0;
     this.#decoding = null;
     return readings;
   }
+
+  /** The rows that the request and its answer have chosen. A name that is missing counts as one that the table lacks. */
+  #chosenRows(isWhole: boolean): ChosenRows {
+    const chosen = new Map(this.#requestRows);
+    for (const [table, way] of this.#rows) {
+      const found = isWhole ? foundBy(way) : seenInWay(way);
+      chosen.set(table, typeof found === 'number' ? found : table.rows.size);
+    }
+    return chosen;
+  }
 }
 
-function wayOf(sources: readonly CostSource[], fields: FieldValues, type: string | null): Way {
-  for (const source of sources) {
-    if (source.kind !== 'header') continue;
-    const values = fields.values(source.name);
-    if (values.length === 1) return { kind: 'read', found: amountOf(values[0]!) ?? 'invalid' };
-    if (values.length > 1) return { kind: 'read', found: 'invalid' };
+const NO_ROWS: ReadonlyMap<Table, PlainWay> = new Map();
+
+function rowWaysOf(ways: readonly Way[], head: AnswerHead): ReadonlyMap<Table, PlainWay> {
+  if (!ways.some((way) => way.kind === 'sum')) return NO_ROWS;
+  const rows = new Map<Table, PlainWay>();
+  for (const way of ways) {
+    for (const { part } of way.kind === 'sum' ? way.parts : []) {
+      const table = 'table' in part.times ? part.times.table : null;
+      if (table === null || table.by.of !== 'answer' || rows.has(table)) continue;
+      rows.set(table, plainWayOf(table.by.sources, head, rowIn(table)) ?? ABSENT);
+    }
   }
-  const source = bodySourceOf(sources, type);
-  if (source === null) return measuredWay(sources);
-  return { kind: 'body', reader: new BodyReader(source, type === JSON_SEQUENCE ? RECORD_BEGIN : LINE_END) };
+  return rows;
+}
+
+function readersOf(ways: readonly Way[], rows: ReadonlyMap<Table, PlainWay>): readonly BodyReader[] {
+  const readers: BodyReader[] = [];
+  for (const way of ways) {
+    if (way.kind === 'body') readers.push(way.reader);
+    else if (way.kind === 'sum')
+      for (const part of way.parts) if (part.way.kind === 'body') readers.push(part.way.reader);
+  }
+  if (rows.size > 0) for (const way of rows.values()) if (way.kind === 'body') readers.push(way.reader);
+  return readers;
+}
+
+const ABSENT: PlainWay = { kind: 'read', found: 'absent' };
+
+function wayOf(sources: readonly CostSource[], head: AnswerHead): Way {
+  for (const source of sources) {
+    const way = source.kind === 'header' ? fieldWayOf(source.name, head, AMOUNT) : null;
+    if (way !== null) return way;
+  }
+  const kind = bodyKindOf(sources, head);
+  for (const source of sources) {
+    if (source.kind === 'sum') {
+      const parts = source.parts.flatMap((part) => {
+        const way =
+          part.source.kind === 'header'
+            ? fieldWayOf(part.source.name, head, PART)
+            : bodyWayOf(part.source, kind, head, PART);
+        return way === null ? [] : [{ part, way }];
+      });
+      if (parts.length > 0) return { kind: 'sum', parts };
+    } else if ('pointer' in source) {
+      const way = bodyWayOf(source, kind, head, AMOUNT);
+      if (way !== null) return way;
+    }
+  }
+  return measuredWay(sources);
+}
+
+/** The way of a value that is no sum; null if the answer cannot have it. */
+function plainWayOf(sources: readonly PlainSource[], head: AnswerHead, value: Value): PlainWay | null {
+  const kind = bodyKindOf(sources, head);
+  for (const source of sources) {
+    const way = source.kind === 'header' ? fieldWayOf(source.name, head, value) : null;
+    if (way !== null) return way;
+  }
+  for (const source of sources) {
+    const way = source.kind === 'header' ? null : bodyWayOf(source, kind, head, value);
+    if (way !== null) return way;
+  }
+  return null;
+}
+
+function fieldWayOf(name: string, { fields }: AnswerHead, { read }: Value): PlainWay | null {
+  const values = fields.values(name);
+  if (values.length === 0) return null;
+  return { kind: 'read', found: (values.length === 1 ? read(values[0]!) : null) ?? 'invalid' };
+}
+
+/** @param kind of the body of the answer, null if it has none */
+function bodyWayOf(
+  source: BodySource,
+  kind: BodySource['kind'] | null,
+  { type }: AnswerHead,
+  value: Value,
+): PlainWay | null {
+  if (source.kind !== kind) return null;
+  return { kind: 'body', reader: new BodyReader(source, type === JSON_SEQUENCE ? RECORD_BEGIN : LINE_END, value) };
 }
 
 /** The way of an answer of which nothing but its length and its duration can be known. */
@@ -166,13 +299,18 @@ function measuredWay(sources: readonly CostSource[]): Way {
     : { kind: 'read', found: 'absent' };
 }
 
-/** @param type the media type of the answer, null if it has none */
-function bodySourceOf(sources: readonly CostSource[], type: string | null): BodySource | null {
-  const kind = type === null ? null : (KINDS.get(type) ?? (type.endsWith('+json') ? 'json' : undefined));
-  for (const source of sources) if (source.kind === kind) return source as BodySource;
-  if (type !== null && type !== 'text/plain') return null;
-  const ofBody = sources.filter((source): source is BodySource => 'pointer' in source);
-  return ofBody.length === 1 ? ofBody[0]! : null;
+/** Which kind of source reads the body of the answer; null for none. */
+function bodyKindOf(sources: readonly CostSource[], { type }: AnswerHead): BodySource['kind'] | null {
+  if (type !== null && type !== 'text/plain') return KINDS.get(type) ?? (type.endsWith('+json') ? 'json' : null);
+  let only: BodySource['kind'] | null = null;
+  for (const one of sources) {
+    for (const source of one.kind === 'sum' ? one.parts.map((part) => part.source) : [one]) {
+      if (!('pointer' in source) || source.kind === only) continue;
+      if (only !== null) return null;
+      only = source.kind;
+    }
+  }
+  return only;
 }
 
 /** The media type in lower case, without parameters; null without a Content-Type field, and empty if it has several. */
@@ -195,16 +333,56 @@ function codingsOf(fields: FieldValues): readonly string[] {
     .filter((coding) => coding !== '' && coding !== 'identity');
 }
 
-function readingBy(way: Way, measured: Measured): CostReading {
-  const found = way.kind === 'read' ? way.found : way.kind === 'body' ? way.reader.end() : measured[way.kind];
-  if (typeof found !== 'number') return unknown(found === 'no_json' ? 'invalid' : found, seenBy(way, measured));
+function foundBy(way: PlainWay): NumberReading {
+  return way.kind === 'read' ? way.found : way.reader.end();
+}
+
+/** Whether all of a cost is in fields. */
+function isKnown(way: Way): boolean {
+  if (way.kind === 'sum') return way.parts.every((part) => isKnown(part.way));
+  return way.kind === 'read' && typeof way.found === 'number';
+}
+
+function hasBody(way: Way): boolean {
+  return way.kind === 'sum' ? way.parts.some((part) => hasBody(part.way)) : way.kind === 'body';
+}
+
+function readingBy(way: Way, measured: Measured, rows: ChosenRows | null): CostReading {
+  if (way.kind === 'sum') return sumOf(way.parts, rows);
+  const found = way.kind === 'read' || way.kind === 'body' ? foundBy(way) : measured[way.kind];
+  if (typeof found !== 'number') return unknown(found === 'no_json' ? 'invalid' : found, seenBy(way, measured, rows));
   return found <= MAX_AMOUNT ? { kind: 'known', amount: found } : unknown('too_large', null);
 }
 
+/** A part that is absent is 0 if another one is there. One that cannot be read makes the whole sum unknown. */
+function sumOf(ways: readonly PartWay[], rows: ChosenRows | null): CostReading {
+  const found = ways.map(({ part, way }) => ({ part, amount: foundBy(way) }));
+  const isInvalid = found.some(({ amount }) => amount === 'invalid' || amount === 'no_json');
+  const there = found.filter((one): one is typeof one & { amount: number } => typeof one.amount === 'number');
+  if (isInvalid || there.length === 0) return unknown(isInvalid ? 'invalid' : 'absent', seenInParts(ways, rows));
+  const amount = weightedSum(there.map(({ part, amount: of }) => ({ amount: of, factor: factorIn(part.times, rows) })));
+  if (amount > MAX_AMOUNT) return unknown('too_large', null);
+  return { kind: 'known', amount, parts: there.map(({ part, amount: of }) => paidPart(part, of, rows)) };
+}
+
 /** The last amount that has been read; null if none has. */
-function seenBy(way: Way, measured: Measured): number | null {
+function seenBy(way: Way, measured: Measured, rows: ChosenRows | null): number | null {
+  if (way.kind === 'sum') return seenInParts(way.parts, rows);
+  if (way.kind === 'read' || way.kind === 'body') return seenInWay(way);
+  return Math.min(measured[way.kind], MAX_AMOUNT);
+}
+
+function seenInWay(way: PlainWay): number | null {
   if (way.kind === 'read') return typeof way.found === 'number' ? way.found : null;
-  return way.kind === 'body' ? way.reader.seen : Math.min(measured[way.kind], MAX_AMOUNT);
+  return way.reader.seen;
+}
+
+function seenInParts(ways: readonly PartWay[], rows: ChosenRows | null): number | null {
+  const terms = ways.flatMap(({ part, way }) => {
+    const amount = seenInWay(way);
+    return amount === null ? [] : [{ amount, factor: factorIn(part.times, rows) }];
+  });
+  return terms.length === 0 ? null : Math.min(weightedSum(terms), MAX_AMOUNT);
 }
 
 function unknown(why: Unknown['why'], seen: number | null): CostReading {

@@ -1,6 +1,6 @@
 import { valuesOf } from '../http1/fields.ts';
 import { weightsOf } from '../http1/preferences.ts';
-import type { CostSource } from './cost.ts';
+import type { CostSource, Times } from './cost.ts';
 import { isDecodable } from './decoders.ts';
 
 /*
@@ -28,7 +28,17 @@ interface AskedCodings {
 
 /** Whether the cost is looked for in the body. */
 export function isInBody(sources: readonly CostSource[]): boolean {
-  return sources.some((source) => 'pointer' in source);
+  return sources.some(standsInBody);
+}
+
+function standsInBody(source: CostSource): boolean {
+  if (source.kind !== 'sum') return 'pointer' in source;
+  return source.parts.some((part) => 'pointer' in part.source || isChosenInBody(part.times));
+}
+
+/** Whether a value in the body chooses what a part is multiplied by. */
+function isChosenInBody(times: Times): boolean {
+  return 'table' in times && times.table.by.of === 'answer' && times.table.by.sources.some((one) => 'pointer' in one);
 }
 
 /** The client's Accept-Encoding without the codings that the gateway does not read. Without such a field the client asks for none. */

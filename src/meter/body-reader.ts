@@ -1,4 +1,4 @@
-import { amountOf, type BodySource, wholeNumberOf } from './cost.ts';
+import { AMOUNT, type BodySource, type Value, wholeNumberOf } from './cost.ts';
 import { EventStream } from './event-stream.ts';
 import { JsonLines, LINE_END } from './json-lines.ts';
 import { JsonNumber, type NumberReading } from './json-number.ts';
@@ -38,11 +38,11 @@ export class BodyReader {
 
   /**
    * @param separator of several JSON texts
-   * @param read the text of a number in a body of JSON, and `isStrict`: see `JsonNumber`
+   * @param value what is read, and `isStrict` in a body of JSON: see `JsonNumber`
    */
-  constructor({ kind, pointer }: BodySource, separator: Buffer = LINE_END, read = amountOf, isStrict = false) {
-    if (kind === 'json') this.#text = new JsonNumber(pointer, read, isStrict);
-    else this.#text = kind === 'sse' ? new EventStream(pointer) : new JsonLines(pointer, separator);
+  constructor({ kind, pointer }: BodySource, separator: Buffer = LINE_END, value = AMOUNT, isStrict = false) {
+    if (kind === 'json') this.#text = new JsonNumber(pointer, value, isStrict);
+    else this.#text = kind === 'sse' ? new EventStream(pointer, value) : new JsonLines(pointer, separator, value);
   }
 
   /** The last amount that has been read; null if none has. */
@@ -85,14 +85,17 @@ export class BodyReader {
   }
 }
 
+/** The number of a request. */
+const WHOLE: Value = { isText: false, read: wholeNumberOf };
+
 /**
- * Reads the number at a pointer in a whole JSON body, as `wholeNumberOf`.
+ * Reads the number at a pointer in a whole JSON body, as `wholeNumberOf`, or another value.
  *
  * Attack: a caller asks for `Max_Tokens`, which its service reads and the gateway does not, to pay the default.
  * @param pointer its tokens, see `pointerOf`
  */
-export function numberIn(body: Uint8Array, pointer: readonly string[]): number | 'absent' | 'invalid' {
-  const reader = new BodyReader({ kind: 'json', pointer }, LINE_END, wholeNumberOf, true);
+export function numberIn(body: Uint8Array, pointer: readonly string[], value = WHOLE): number | 'absent' | 'invalid' {
+  const reader = new BodyReader({ kind: 'json', pointer }, LINE_END, value, true);
   reader.add(Buffer.from(body.buffer, body.byteOffset, body.length));
   const found = reader.end();
   return found === 'no_json' ? 'invalid' : found;

@@ -1,3 +1,4 @@
+import type { Value } from './cost.ts';
 import type { NumberReading } from './json-number.ts';
 import { LastNumber } from './last-number.ts';
 
@@ -27,8 +28,8 @@ export class EventStream {
   /** The last byte was a CR; an LF behind it belongs to the same line end. */
   #isAfterCr = false;
 
-  constructor(pointer: readonly string[]) {
-    this.#last = new LastNumber(pointer);
+  constructor(pointer: readonly string[], value?: Value) {
+    this.#last = new LastNumber(pointer, value);
   }
 
   /** The last amount that has been read; null if none has. */

@@ -1,3 +1,4 @@
+import type { Value } from './cost.ts';
 import type { NumberReading } from './json-number.ts';
 import { LastNumber } from './last-number.ts';
 
@@ -11,9 +12,9 @@ export class JsonLines {
   readonly isOver = false;
   #isInLine = false;
 
-  constructor(pointer: readonly string[], separator: Buffer) {
+  constructor(pointer: readonly string[], separator: Buffer, value?: Value) {
     this.#separator = separator;
-    this.#last = new LastNumber(pointer);
+    this.#last = new LastNumber(pointer, value);
   }
 
   get seen(): number | null {

@@ -1,9 +1,11 @@
-import { amountOf } from './cost.ts';
+import { AMOUNT, type Value } from './cost.ts';
 
 /** Of how many lists and objects in one another the kind is kept. Deeper ones are counted, and passed over. */
 const MAX_DEPTH = 512;
 /** The longest text of a number that is kept, in characters: one more than an amount may have. */
 const MAX_NUMBER = 41;
+/** The longest text that is kept, in bytes: more than a row of a table may have as its name, in any spelling. */
+const MAX_TEXT = 2048;
 /** A byte of a name has at most six in a JSON text: `\u0061`. */
 const BYTES_PER_BYTE = 6;
 /** How much of a name is kept, in bytes: another spelling has hyphens and underscores that the name of the path has not. */
@@ -29,10 +31,11 @@ const IN_NAME = 6;
 const IN_TEXT = 7;
 const IN_NUMBER = 8;
 const IN_WORD = 9;
-/** A text at the pointer. */
+/** A text at the pointer, of digits or of any characters. */
 const IN_DIGITS = 10;
+const IN_VALUE = 11;
 /** The result is certain, or the text cannot be read. */
-const OVER = 11;
+const OVER = 12;
 type State = number;
 
 const [TAB, LF, CR, SPACE, QUOTE, COMMA] = [0x09, 0x0a, 0x0d, 0x20, 0x22, 0x2c] as const;
@@ -76,8 +79,8 @@ function pathOf(pointer: readonly string[]): Path {
 }
 
 /**
- * Reads the number at a pointer in a JSON text that arrives in pieces. It makes no values and keeps nothing of the text but
- * the beginnings of a name and of the number, so that its memory is bounded however long the text is.
+ * Reads the number, or a text that stands for one, at a pointer in a JSON text that arrives in pieces. It makes no values and keeps
+ * nothing of the text but the beginnings of a name and of that value, so that its memory is bounded however long the text is.
  *
  * Numbers elsewhere, and escapes and control characters in texts, are not checked: they do not change where something begins or
  * ends.
@@ -92,7 +95,7 @@ function pathOf(pointer: readonly string[]): Path {
  * infinities are values off the path, and the largest number that was read is kept (`seen`), whatever follows.
  */
 export class JsonNumber {
-  readonly #read: (text: string) => number | null;
+  readonly #value: Value;
   readonly #isStrict: boolean;
   readonly #tokens: readonly string[];
   readonly #names: readonly Buffer[];
@@ -129,11 +132,11 @@ export class JsonNumber {
 
   /**
    * @param pointer its tokens, see `pointerOf`
-   * @param read the text of the number, of which it gets 41 characters at most
+   * @param value what stands there
    * @param isStrict whether another spelling of a name of the path is `invalid`
    */
-  constructor(pointer: readonly string[], read = amountOf, isStrict = false) {
-    this.#read = read;
+  constructor(pointer: readonly string[], value = AMOUNT, isStrict = false) {
+    this.#value = value;
     this.#isStrict = isStrict;
     const { names, indices } = pathOf(pointer);
     this.#tokens = pointer;
@@ -185,6 +188,9 @@ export class JsonNumber {
           break;
         case IN_DIGITS:
           at = this.#readDigits(bytes, at, to);
+          break;
+        case IN_VALUE:
+          at = this.#readValue(bytes, at, to);
           break;
         case OVER:
           return;
@@ -251,8 +257,13 @@ export class JsonNumber {
       return at + 1;
     }
     if (byte === QUOTE) {
-      this.#state = isTarget ? IN_DIGITS : IN_TEXT;
+      this.#state = !isTarget ? IN_TEXT : this.#value.isText ? IN_VALUE : IN_DIGITS;
       this.#number = isTarget ? '' : null;
+      this.#hasEscapes = false;
+      return at + 1;
+    }
+    if (isTarget && this.#value.isText && byte !== SMALL_N) {
+      this.#stop('invalid');
       return at + 1;
     }
     if (byte === MINUS || (byte >= ZERO && byte <= NINE)) {
@@ -332,7 +343,7 @@ export class JsonNumber {
       if (this.#isStrict && !this.#isNamed) this.#isTwice ||= isLike(bytes, from, end, name);
     } else {
       this.#keepName(bytes, from, end);
-      const decoded = this.#decodedName();
+      const decoded = decodedText(this.#name, this.#hasEscapes);
       this.#isNamed = decoded === this.#tokens[depth - 1];
       if (this.#isStrict && !this.#isNamed && decoded !== null)
         this.#isTwice ||= isLike(Buffer.from(decoded), 0, Infinity, name);
@@ -346,14 +357,6 @@ export class JsonNumber {
   #keepName(bytes: Buffer, from: number, to: number): void {
     const max = keptOf(this.#names[this.#depth - 1]!);
     this.#name += bytes.toString('latin1', from, Math.min(to, from + max - this.#name.length));
-  }
-
-  /** The kept name as it is in the pointer; null if its escapes are invalid. */
-  #decodedName(): string | null {
-    const text = Buffer.from(this.#name, 'latin1').toString();
-    if (!this.#hasEscapes) return text;
-    // `JSON.parse` would find that too, but its error takes 5 us. It may also be too long, and have been kept in part.
-    return VALID_ESCAPES.test(text) ? (JSON.parse(`"${text}"`) as string) : null;
   }
 
   #readText(bytes: Buffer, from: number, to: number): number {
@@ -419,6 +422,18 @@ export class JsonNumber {
     return at + 1;
   }
 
+  /** Reads a text of any characters. */
+  #readValue(bytes: Buffer, from: number, to: number): number {
+    const end = this.#endOfText(bytes, from, to);
+    const kept = this.#number!;
+    this.#number = kept + bytes.toString('latin1', from, Math.min(end < 0 ? to : end, from + MAX_TEXT - kept.length));
+    if (end < 0) return to;
+    const text = decodedText(this.#number, this.#hasEscapes);
+    this.#number = null;
+    this.#endValue(text === null ? null : this.#value.read(text));
+    return end + 1;
+  }
+
   #keepNumber(bytes: Buffer, from: number, to: number): void {
     if (this.#number === null) return;
     this.#number += bytes.toString('latin1', from, Math.min(to, from + MAX_NUMBER - this.#number.length));
@@ -427,10 +442,15 @@ export class JsonNumber {
   #endNumber(): void {
     this.#state = AFTER_VALUE;
     if (this.#number === null) return;
-    this.#found = this.#read(this.#number) ?? 'invalid';
+    const found = this.#value.read(this.#number);
     this.#number = null;
-    if (this.#found === 'invalid') this.#state = OVER;
-    else this.#seen = Math.max(this.#found, this.#seen ?? 0);
+    this.#endValue(found);
+  }
+
+  #endValue(found: number | null): void {
+    this.#found = found ?? 'invalid';
+    this.#state = found === null ? OVER : AFTER_VALUE;
+    if (found !== null) this.#seen = Math.max(found, this.#seen ?? 0);
   }
 
   #beginWord(word: Buffer): void {
@@ -458,6 +478,14 @@ export class JsonNumber {
     this.#state = OVER;
     this.#found = why === 'no_json' && this.#found !== 'absent' ? 'invalid' : why;
   }
+}
+
+/** A text that was kept as bytes. @returns null if its escapes are invalid */
+function decodedText(kept: string, hasEscapes: boolean): string | null {
+  const text = Buffer.from(kept, 'latin1').toString();
+  if (!hasEscapes) return text;
+  // `JSON.parse` would find that too, but its error takes 5 us. It may also be too long, and have been kept in part.
+  return VALID_ESCAPES.test(text) ? (JSON.parse(`"${text}"`) as string) : null;
 }
 
 /** By hand: a call of the system's comparison takes five times as long for a name of ten bytes. */

@@ -1,3 +1,4 @@
+import type { Value } from './cost.ts';
 import { JsonNumber, type NumberReading } from './json-number.ts';
 
 const INDEX = /^[0-9]+$/;
@@ -44,8 +45,8 @@ export class LastNumber {
   #found: NumberReading = 'absent';
   #seen: number | null = null;
 
-  constructor(pointer: readonly string[]) {
-    this.#number = new JsonNumber(pointer);
+  constructor(pointer: readonly string[], value?: Value) {
+    this.#number = new JsonNumber(pointer, value);
     this.#searched = searchedFor(pointer);
   }
 

@@ -54,8 +54,30 @@ export type Source = (typeof SOURCES)[number];
 
 const text = z.string();
 
+/** A part of a cost that is a sum. */
+const paidPart = z.object({
+  of: text.describe('The field or the JSON Pointer by which the response states it.'),
+  amount: z.number().nonnegative(),
+  times: z.number().nonnegative().describe('By what it is multiplied.'),
+  row: text
+    .optional()
+    .describe('The row of the table that `times` is from; `default`, or `largest` of a table that has none.'),
+});
 /** What a request pays, by unit. */
-const paid = z.record(text, z.object({ reserved: count, settled: count, unknown: text.optional() })).optional();
+const paid = z
+  .record(
+    text,
+    z.object({
+      reserved: count,
+      settled: count,
+      unknown: text.optional(),
+      parts: z
+        .array(paidPart)
+        .optional()
+        .describe('What `settled` is the sum of, rounded up; absent for any other cost.'),
+    }),
+  )
+  .optional();
 export type PaidAmounts = DeepReadonly<NonNullable<z.output<typeof paid>>>;
 
 /** What is known of any request. It has no key, query or body. */

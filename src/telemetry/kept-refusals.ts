@@ -306,8 +306,8 @@ function inUnitsOf(verdict: Exchange['refusal'] | null): readonly (InUnit | null
 /** As operators see it; undefined if nothing was paid. */
 export function paidAmounts(units: Exchange['units']): PaidAmounts | undefined {
   if (units == null) return undefined;
-  const each = units.map(({ unit, reserved, settled, why }) => {
-    return [unit, { reserved, settled, ...(why === null ? {} : { unknown: why }) }] as const;
+  const each = units.map(({ unit, reserved, settled, why, parts }) => {
+    return [unit, { reserved, settled, ...(why === null ? {} : { unknown: why }), ...(parts && { parts }) }] as const;
   });
   return Object.fromEntries(each);
 }

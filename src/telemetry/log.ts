@@ -340,11 +340,15 @@ function customerOf({ consumerId, accountId = consumerId }: LoggedExchange): str
   return `,"customerId":${text(partsOfAccount(accountId).customerId)}`;
 }
 
-/** The member for what a request paid in units, or would have taken. `unknown`: why it paid what it took in advance. */
+/**
+ * The member for what a request paid in units, or would have taken. `unknown`: why it paid what it took in advance. No `}}` is in it
+ * but at its end, by which `log-line.ts` finds that.
+ */
 function unitsOf(units: PaidUnits): string {
   let each = '';
-  for (const { unit, reserved, settled, why } of units) {
+  for (const { unit, reserved, settled, why, parts } of units) {
     each += `${each === '' ? '"' : ',"'}${unit}":{"reserved":${reserved},"settled":${settled}`;
+    if (parts !== undefined) each += `,"parts":${JSON.stringify(parts).replaceAll('}}', '}\\u007d')}`;
     each += why === null ? '}' : `,"unknown":"${why}"}`;
   }
   return `,"units":{${each}}`;

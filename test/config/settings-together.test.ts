@@ -50,7 +50,9 @@ describe('plans and routes (reliability 545)', () => {
     const gateway = `${UPSTREAM}routes:
 - { path: /v1/report, methods: [GET], upstream: store, cost: 90 }
 - { path: /v1/chat, methods: [POST], upstream: store, cost: { tokens: { reserve: 500 } } }
+- { path: /v1/dear, methods: [POST], upstream: store, cost: { tokens: { reserve: { sum: [{ amount: 50, times: t.a }, { header: X-A, default: 5, least: 2, times: 3 }] } } } }
 - { path: /v1/open, methods: [GET], upstream: store, auth: none, limits: { minute: 5 } }
+tables: { t: { by: { json: /model }, rows: { large: { a: 9 }, small: { a: 8.5 } } } }
 `;
     const plans = `plans:
   free:
@@ -62,6 +64,8 @@ describe('plans and routes (reliability 545)', () => {
     expect(await warnings(envOf(gateway, plans))).toEqual([
       'plans.yaml:3:23: plans.free.limits.minute: is below the cost of /v1/report, 90: keys of this plan can never call it.',
       'plans.yaml:4:32: plans.free.units.tokens.minute: is below what /v1/chat takes in advance, 500: keys of this plan can never call it.',
+      'plans.yaml:4:32: plans.free.units.tokens.minute: is below what /v1/dear takes in advance, 431: keys of this plan can never call it.',
+      'plans.yaml:4:32: plans.free.units.tokens.minute: is below what /v1/dear takes in advance of requests that do not say it, 440: those of keys of this plan are all refused.',
       'plans.yaml:6:34: plans.free.groups.chat.routes[1]: matches no route of gateway.yaml that needs a key.',
       'plans.yaml:6:51: plans.free.groups.chat.routes[2]: matches no route of gateway.yaml that needs a key.',
     ]);

@@ -182,6 +182,50 @@ describe('the official client of OpenAI, with the settings of language-models.md
   });
 });
 
+test('a request pays the price of its model, with the settings of language-models.md', async () => {
+  const page = 'docs/guides/language-models.md';
+  const usage = { prompt_tokens: 1000, completion_tokens: 200, total_tokens: 1200 };
+  const guide = await gatewayOf(
+    page,
+    async (_, response, recorded) => {
+      await recorded.whole;
+      const common = { id: 'chatcmpl-1', created: 1, model: 'a-name-of-the-service' };
+      if (!JSON.parse(String(recorded.body)).stream) {
+        const body = { ...common, object: 'chat.completion', choices: [], usage };
+        response.setHeader('content-type', 'application/json').end(JSON.stringify(body));
+        return;
+      }
+      response.setHeader('content-type', 'text/event-stream');
+      const chunk = (more: object) =>
+        `data: ${JSON.stringify({ ...common, object: 'chat.completion.chunk', ...more })}\n\n`;
+      response.write(chunk({ choices: [{ index: 0, delta: { content: 'Because' } }], usage: null }));
+      response.end(`${chunk({ choices: [], usage })}data: [DONE]\n\n`);
+    },
+    1,
+  );
+  const { key } = await guide.command('keys', 'create', '--plan', 'paid');
+  const client = new OpenAI({ apiKey: key, baseURL: `${guide.origin}/v1`, maxRetries: 0 });
+  const messages = [{ role: 'user' as const, content: 'Why is the sky blue?' }];
+  await client.chat.completions.create({ model: 'large', messages, max_completion_tokens: 500 });
+  // 1000 × 2.5 + 200 × 10.
+  await usedIs(guide, key, { 'microdollars-month': 4500 });
+  const stream = await client.chat.completions.create({
+    model: 'small',
+    messages,
+    stream: true,
+    stream_options: { include_usage: true },
+  });
+  for await (const _ of stream);
+  // 1000 × 0.15 + 200 × 0.6.
+  await usedIs(guide, key, { 'microdollars-month': 4770 });
+  const sent = guide.upstream.requests.length;
+  const refused = await client.chat.completions.create({ model: 'huge', messages }).catch((error: unknown) => error);
+  expect(refused).toMatchObject({ status: 400, code: 'request_invalid' });
+  expect(String(refused)).toContain('at /model, must be one of the names by which this service charges.');
+  expect(guide.upstream.requests).toHaveLength(sent);
+  await usedIs(guide, key, { minute: 3, 'microdollars-month': 4770 });
+});
+
 describe('the examples of costs.md', () => {
   const PAGE = 'docs/guides/costs.md';
 

@@ -4,7 +4,8 @@ import { plainAllowance } from '../../src/admit/allowance.ts';
 import type { WindowLimit } from '../../src/admit/windows.ts';
 import { fieldRulesOf } from '../../src/http1/field-rules.ts';
 import { atOnce } from '../../src/io/steps.ts';
-import type { Charge, Reserve } from '../../src/meter/charge.ts';
+import { boundedReserve, type Charge, type Reserve } from '../../src/meter/charge.ts';
+import { factorOf } from '../../src/meter/factor.ts';
 import { looserRules } from '../../src/routing/bounds.ts';
 import { PathGroups } from '../../src/routing/path-groups.ts';
 import { pathTemplateOf } from '../../src/routing/path-template.ts';
@@ -202,6 +203,21 @@ const rows = (reserve: number | Reserve, more: Partial<Charge> = {}): Partial<Ro
   ],
 });
 const STATED = { kind: 'header', name: 'x-rows', otherwise: 10, least: 2, most: 50 } as const;
+/** From 1 to 10 of a number of the request, times a number; and 1. */
+const summed = (times: number): Reserve =>
+  boundedReserve({
+    kind: 'sum',
+    parts: [
+      { reserve: { kind: 'header', name: 'x-a', otherwise: 5, least: 1, most: 10 }, times: factorOf(times)! },
+      { reserve: { kind: 'fixed', amount: 1 }, times: factorOf(1)! },
+    ],
+    least: 0,
+    most: 1000,
+  });
+const priced = (times: number) => {
+  const part = { source: { kind: 'json', pointer: ['rows'] }, of: '/rows', times: factorOf(times)! } as const;
+  return { sources: [{ kind: 'sum', parts: [part] }] } as const;
+};
 const inJson = (pointer: string) => ({ sources: [{ kind: 'json', pointer: [pointer] }] }) as const;
 const fieldsOf = (direction: 'request' | 'response', set: Record<string, string>, remove: readonly string[] = []) =>
   fieldRulesOf(direction, [{ set, remove }]);
@@ -255,6 +271,12 @@ test.each<[string, Partial<Route>, Partial<Route>, string | null]>([
   ['at most the charge of the other', rows(50), rows(STATED), null],
   ['at least the charge of the other', rows(STATED), rows(2), null],
   ['more than the least charge of the other', rows(STATED), rows(3), 'another charge in rows'],
+  ['the same sum', rows(summed(3), priced(2)), rows(summed(3), priced(2)), null],
+  ['a sum at a higher price', rows(summed(3), priced(2)), rows(summed(3), priced(2.5)), 'another charge in rows'],
+  ['a higher sum in advance', rows(summed(3)), rows(summed(4)), 'another charge in rows'],
+  ['at most the sum of the other', rows(31), rows(summed(3)), null],
+  ['at least the sum of the other', rows(summed(3)), rows(4), null],
+  ['more than the least sum of the other', rows(summed(3)), rows(5), 'another charge in rows'],
   ['no refund', rows(1, { refund: [404] }), rows(1), 'another charge in rows'],
   ['no refund of a lower charge', rows(5, { refund: [404] }), rows(1), 'another charge in rows'],
   ['fewer refunds', rows(1, { refund: [404, 500] }), rows(1, { refund: [404] }), 'another charge in rows'],

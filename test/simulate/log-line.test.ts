@@ -79,9 +79,14 @@ describe('a line of a request', () => {
         isOverRetryBudget: true,
         policy: 'a,"units":{',
       },
-      units: [tokens, { unit: 'rows', reserved: 0, settled: 9, why: null }],
+      units: [
+        { unit: 'usd', reserved: 5, settled: 6, why: null, parts: [{ of: '/a}}}"', amount: 2, times: 3, row: '}}' }] },
+        tokens,
+        { unit: 'rows', reserved: 0, settled: 9, why: null },
+      ],
     });
     const units = [
+      { unit: 'usd', reserved: 5, settled: 6 },
       { unit: 'tokens', reserved: 1_000, settled: 742 },
       { unit: 'rows', reserved: 0, settled: 9 },
     ];

@@ -223,12 +223,18 @@ describe('refusals', () => {
     const { recent } = recentAt();
     const tail = { ...NOTHING, tails: [{ id: 't', filter: EVERYTHING }] };
     recent.answer(tail);
+    const parts = [{ of: '/rows', amount: 0.5, times: 3, row: 'small' }];
     const units: Exchange['units'] = [
       { unit: 'tokens', reserved: 300, settled: 0, why: null },
       { unit: 'rows', reserved: 1, settled: 1, why: 'cut' },
+      { unit: 'usd', reserved: 1, settled: 2, why: null, parts },
     ];
     recent.note(exchangeOf({ status: 502, code: 'upstream_unavailable', units }));
-    const paid = { tokens: { reserved: 300, settled: 0 }, rows: { reserved: 1, settled: 1, unknown: 'cut' } };
+    const paid = {
+      tokens: { reserved: 300, settled: 0 },
+      rows: { reserved: 1, settled: 1, unknown: 'cut' },
+      usd: { reserved: 1, settled: 2, parts },
+    };
     expect(found(recent, 'r')[0]!.units).toEqual(paid);
     expect(recent.answer(tail).tails[0]!.requests[0]!.units).toEqual(paid);
   });

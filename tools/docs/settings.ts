@@ -51,7 +51,9 @@ secrets. [The guide](../guides/keys.md#keys-in-a-file) says how apply works. A n
 }
 
 function page(name: string, schemaFile: string, exampleFile: string, intro: readonly string[]): string {
-  const settings = settingsOf(JSON.parse(read(schemaFile)) as Schema, '');
+  const all = settingsOf(JSON.parse(read(schemaFile)) as Schema, '');
+  // The forms of a setting have members in common.
+  const settings = [...new Map(all.map((one) => [JSON.stringify([one.heading, one.schema]), one])).values()];
   const example = `## An example\n\nThe file \`${exampleFile}\` of the repository:\n\n\`\`\`yaml\n${read(exampleFile)}\`\`\``;
   const rows = settings.map(({ path, heading, schema, isRequired }) => {
     const value = isRequired ? 'required' : (defaultAsCode(schema) ?? '');

@@ -281,7 +281,8 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
           {Object.entries(refusal.judgement === 'admitted' ? (refusal.units ?? {}) : {}).map(([unit, paid]) => (
             <p key={unit}>
               It took {countText(paid.reserved)} {unit} in advance and paid {countText(paid.settled)}
-              {paid.unknown && ', because its cost is not known'}.
+              {paid.unknown && ', because its cost is not known'}
+              {paid.parts && ` (${paid.parts.map(partText).join(' + ')})`}.
             </p>
           ))}
           <ul class="stack tight">
@@ -468,3 +469,10 @@ function Step({ title, note, children }: { title: string; note?: ComponentChildr
     </li>
   );
 }
+
+/** A part of a cost: `120 × 2.5 (/usage/prompt_tokens of gpt-4o)`. */
+function partText({ of, amount, times, row }: PaidPart): string {
+  return `${amount} × ${times} (${of}${row === undefined ? '' : ` of ${row}`})`;
+}
+
+type PaidPart = NonNullable<NonNullable<Refusal['units']>[string]['parts']>[number];
