@@ -427,6 +427,7 @@ async function openAdmin(
     connections: later.listener?.connections() ?? 0,
     inFlight: gateway.inFlight,
     callsWithoutNetwork: services.networks.uncounted,
+    cache: services.caches.bytes === null ? null : { bytes: services.caches.bytes, ...metrics.cacheUses },
     upstreams: upstreams.states(),
   });
   const identity = identityOf(settings, 1, () => later.listener ?? settings.listen);

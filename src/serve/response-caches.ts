@@ -11,11 +11,16 @@ export class ResponseCaches {
   #present: ResponseCache | null = null;
 
   constructor(changes: ChangeFeed, metrics: Pick<GatewayMetrics, 'cacheSizeFrom'>) {
-    metrics.cacheSizeFrom(() => this.#present?.bytes ?? 0);
+    metrics.cacheSizeFrom(() => this.bytes ?? 0);
     changes.subscribe(({ kind, keyId }) => {
       // After a lost message, `any`, what is stored may be what an operator has purged.
       if (kind === 'cache' || kind === 'any') this.#present?.purge(purgeIn(keyId));
     });
+  }
+
+  /** Of the stored responses; null if no route has a cache. */
+  get bytes(): number | null {
+    return this.#present?.bytes ?? null;
   }
 
   /** The cache for these settings; null if no route has one. */

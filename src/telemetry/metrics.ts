@@ -147,6 +147,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     'use',
     CACHE_USES,
   );
+  const cacheUses = { hits: 0, misses: 0 };
   addGauges(registry, gauges);
   tokenMetrics(registry, gauges.tokenKeysUp);
   threadMetrics(registry, gauges.thread);
@@ -158,7 +159,10 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     ...settingsMetrics(registry, gauges.versions, gauges.refusedFiles),
     record: (exchange) => {
       for (const record of recorders) record(exchange);
-      if (exchange.cache != null) cached(exchange.cache);
+      if (exchange.cache != null) {
+        cached(exchange.cache);
+        cacheUses[exchange.cache === 'miss' ? 'misses' : 'hits']++;
+      }
       if (exchange.units != null && exchange.refusal == null) units.paid(exchange.units, exchange.plan);
     },
     unparsed: (code) => unparsed.inc({ code }),
@@ -173,6 +177,7 @@ export function createMetrics(gauges: Gauges): GatewayMetrics {
     changesLost: registry.events(...CHANGES_LOST),
     ...outageMetrics(registry),
     ...cacheMetrics(registry),
+    cacheUses,
     settled: units.settled,
     logLineDropped: registry.events(
       'tollgate_log_lines_dropped_total',
@@ -487,9 +492,11 @@ interface OutageMetrics {
 interface CacheMetrics {
   /** Sets the function that reads the bytes of the stored responses. */
   cacheSizeFrom(read: () => number): void;
+  /** Requests since the start that the cache could serve, by whether it did. */
+  readonly cacheUses: { readonly hits: number; readonly misses: number };
 }
 
-function cacheMetrics(registry: MetricRegistry): CacheMetrics {
+function cacheMetrics(registry: MetricRegistry): Omit<CacheMetrics, 'cacheUses'> {
   let size = () => 0;
   registry.gauge('tollgate_cache_bytes', 'Bytes of the responses that the cache has stored.', () => size());
   return {

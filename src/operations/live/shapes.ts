@@ -97,6 +97,7 @@ export interface ProcessState {
   readonly connections: number;
   readonly inFlight: number;
   readonly callsWithoutNetwork: number;
+  readonly cache: NonNullable<GatewayFacts['cache']> | null;
   readonly upstreams: GatewayFacts['upstreams'];
 }
 
@@ -187,6 +188,17 @@ export const gatewayFacts = z.object({
     .describe(
       'Calls since its start that `GET /keys/{id}/networks` lacks, because more keys called at a time than it counts. Absent in a gateway of an earlier version.',
     ),
+  cache: z
+    .object({
+      bytes: count.describe('Of the stored responses.'),
+      hits: count.describe('Requests since its start that stored responses answered, with or without a validation.'),
+      misses: count.describe(
+        'Requests since its start that could have been answered so, and that the service answered.',
+      ),
+    })
+    .nullable()
+    .optional()
+    .describe('The cache of responses; null if no route has `cache`. Absent in a gateway of an earlier version.'),
   upstreams: z
     .array(
       z.object({

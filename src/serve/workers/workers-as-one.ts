@@ -104,6 +104,13 @@ function joinedState(states: readonly ProcessState[]): ProcessState {
     connections: sum(({ connections }) => connections),
     inFlight: sum(({ inFlight }) => inFlight),
     callsWithoutNetwork: sum(({ callsWithoutNetwork }) => callsWithoutNetwork),
+    cache: states.every(({ cache }) => cache === null)
+      ? null
+      : {
+          bytes: sum(({ cache }) => cache?.bytes ?? 0),
+          hits: sum(({ cache }) => cache?.hits ?? 0),
+          misses: sum(({ cache }) => cache?.misses ?? 0),
+        },
     upstreams,
   };
 }

@@ -301,7 +301,8 @@ test('a stream survives a Redis that is killed: it goes on with what this gatewa
 test('a gateway with 2 workers tells what all of them see, also while Redis is away', async () => {
   const server = await privateRedis();
   const env = { REDIS_URL: server.url, KEY_PEPPER: 'a pepper that only the tests use', WORKERS: '2' };
-  const gateway = await startWithAdmin(env);
+  const routes = '\n  - { path: /v1/pets, methods: [GET], upstream: store, cache: true }';
+  const gateway = await startWithAdmin(env, { routes });
   const { id, key } = (await ask(gateway, 'POST', '/admin/keys', { plan: 'gentle' })).body;
   // Each on a connection of its own, so that both workers get some.
   const request = (requestId: string, sent: string | undefined = key) =>
@@ -314,6 +315,8 @@ test('a gateway with 2 workers tells what all of them see, also while Redis is a
   expect(gateways).toMatchObject([
     { self: true, workers: 2, ready: true, store: 'present', upstreams: [{ name: 'store' }] },
   ]);
+  // The service gives no leave to store its answers.
+  expect(gateways[0].cache).toEqual({ bytes: 0, hits: 0, misses: 3 });
   for (let i = 3; i < 8; i++) {
     expect((await ask(gateway, 'GET', `/admin/refusals/r${i}`)).body.refusals).toMatchObject([
       { consumerId: id, status: 429 },
