@@ -51,7 +51,7 @@ const OTHERS = [
   'src/admin/listener.ts certificates',
   // Of OAuth, and those that routes require.
   'src/admin/oidc.ts scopes',
-  'src/admin/console/page/screens/attribute-fields.tsx scopes',
+  'src/admin/console/page/fields.tsx scopes',
   'src/admin/console/page/screens/plans-simulate.tsx notes',
   'src/cli/plans/simulate.ts notes',
 ];

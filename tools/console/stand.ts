@@ -208,7 +208,7 @@ redis: { timeout: 2s }
 upstreams:
   store: { targets: [http://127.0.0.1:${petsPort}] }
 routes:
-  - { path: /v1/pets, methods: [GET, POST], upstream: store }
+  - { path: /v1/pets, methods: [GET, POST], upstream: store, cache: true }
   - { path: '/v1/pets/{petId}', methods: [GET], upstream: store, cost: { bytes: { reserve: 300, from: bytes } }, deprecated: { since: 2025-12-05, sunset: 2030-12-05, successor: /v1/pets } }
 `;
 }

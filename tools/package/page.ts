@@ -23,7 +23,7 @@ const FONTS: Readonly<Record<string, string>> = {
 const GROUPS = [
   {
     name: 'dialogs',
-    test: /\/page\/(?:help|finder|operation-dialog|screens\/(?:opened-dialog|bulk-dialog|key-form|key-dialogs|recent-use))\.tsx$/,
+    test: /\/page\/(?:help|finder|fields|operation-dialog|screens\/(?:opened-dialog|bulk-dialog|recent-use))\.tsx$/,
   },
   { name: 'plans', test: /\/screens\/plans-(?!kept)|\/kit\/(?:editor|patch-view|yaml-parts|run)\./ },
   {
@@ -85,7 +85,7 @@ export async function buildPage({
     logLevel: 'warn',
   });
   const chunks = output.filter((one) => one.type === 'chunk');
-  const scripts = withoutRuntime(chunks);
+  const scripts = joined(chunks);
   const css = bareStyle(readFileSync(join(PAGE, 'style.css'), 'utf8') + style);
   const styleName = `style-${createHash('sha256').update(css).digest('base64url').slice(0, 8)}.css`;
   const html = readFileSync(join(PAGE, 'index.html'), 'utf8')
@@ -104,16 +104,31 @@ export async function buildPage({
   return { files, modules: [...chunks.flatMap(({ moduleIds }) => moduleIds), ...fonts.map(([, file]) => file)] };
 }
 
-/** The scripts by their names, each with the one function that rolldown would make a script of its own. */
-function withoutRuntime(chunks: readonly OutputChunk[]): readonly (readonly [name: string, code: string])[] {
-  const isRuntime = ({ fileName }: OutputChunk) => fileName.startsWith('rolldown-runtime-');
-  const runtime = chunks.find(isRuntime)?.code.replace(/export\{(\w+)\};?\s*$/, 'return $1') ?? '';
-  const inlined = (code: string) =>
-    code.replace(
-      /import\{\w+ as (\w+)\}from"\.\/rolldown-runtime-[^"]+";/,
-      (_, name) => `const ${name}=(()=>{${runtime}})();`,
-    );
-  return chunks.filter((chunk) => !isRuntime(chunk)).map(({ fileName, code }) => [fileName, inlined(code)]);
+/** The scripts by their names, as rolldown makes them but for how they are joined. */
+function joined(chunks: readonly OutputChunk[]): readonly (readonly [name: string, code: string])[] {
+  const main = chunks.find(({ isEntry }) => isEntry)!;
+  const [list = '', names = ''] = /export\{([^}]*)\};?\s*$/.exec(main.code) ?? [];
+  const pairs = names.split(',').map((one) => one.split(' as '));
+  // What the first script exports keeps its own name: a second one for each would not compress.
+  const own = new Map(pairs.map(([name = '', exported = name]) => [exported, name]));
+  const bound = (one: string) => {
+    const [exported = '', name = exported] = one.split(' as ');
+    return `${own.get(exported)} as ${name}`;
+  };
+  const fromMain = new RegExp(`(?<=import\\{)[^}]*(?=\\}from"\\./${RegExp.escape(main.fileName)}")`);
+  return chunks
+    .filter(({ fileName }) => !fileName.startsWith('rolldown-runtime-'))
+    .map(({ fileName, code }) => [
+      fileName,
+      code
+        .replace(list, () => `export{${[...new Set(own.values())].join()}}`)
+        .replace(fromMain, (imports) => imports.split(',').map(bound).join())
+        // The one function that rolldown would make a script of its own.
+        .replace(
+          /import\{\w+ as (\w+)\}from"\.\/rolldown-runtime-[^"]+";/,
+          (_, name) => `const ${name}=e=>{let t={};for(let r in e)Object.defineProperty(t,r,{get:e[r]});return t};`,
+        ),
+    ]);
 }
 
 /** Writes the page into a folder, in which nothing else remains. Files that are there already stay: a gateway may be reading them. */

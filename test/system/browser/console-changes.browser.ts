@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import type { OperationWords } from '../../../src/admin/console/page/words.ts';
 import { PEOPLE, type Stand, startStand } from '../../../tools/console/stand.ts';
 import { buildPage } from '../../../tools/package/page.ts';
 import { PAGE_WORDS } from '../../../tools/package/page-words.ts';
@@ -34,6 +35,7 @@ afterAll(async () => {
 /** Looks that are few: an address that sends many wrong keys gets 429. */
 const SPARING = { everyMs: 500 };
 
+const PAGE_OPERATIONS = PAGE_WORDS.operations!.OPERATIONS as readonly OperationWords[];
 const dialogOf = (page: Page) => page.getByRole('dialog');
 const noticeOf = (page: Page) => page.locator('.notice');
 
@@ -403,6 +405,8 @@ test('an operator says what may be called with a key, reads it on its screen, an
     ['', undefined],
   ] as const) {
     await page.getByRole('button', { name: 'Edit…' }).click();
+    // The fold is open if it has a value.
+    if (text !== '') await dialogOf(page).getByText('Who may call what').click();
     await dialogOf(page).getByLabel('Scopes').fill(text);
     await dialogOf(page)
       .getByLabel('Metadata')
@@ -466,14 +470,20 @@ test('an operator revokes a key: the dialog says that it is for good, and every 
   expect(await audited('Revoke key', id)).toContain(PEOPLE.operator);
 });
 
-test('an operation that no screen knows has its place in the menu, and a dialog with what it does', async () => {
+test('an operation that no screen knows has its place in the menu, and a dialog of what it does and asks for', async () => {
   const { page } = operator;
   const { id } = stand.keys.app;
-  const pardon = { line: 'POST /keys/{id}/resume', role: 'operator', action: 'key.pardon', effect: 'It is pardoned.' };
+  const pardon = {
+    line: 'POST /keys/{id}/suspend',
+    role: 'operator',
+    action: 'key.pardon',
+    effect: 'It is pardoned.',
+    fields: PAGE_OPERATIONS.find(({ action }) => action === 'key.suspend')!.fields,
+  };
   const known = [
+    ...PAGE_OPERATIONS,
     pardon,
     { ...pardon, role: 'admin', action: 'key.crown' },
-    { ...pardon, action: 'key.bless', needsInput: true },
     { ...pardon, action: 'key.acquit', endsBan: true },
   ];
   const { files } = await buildPage({ words: { ...PAGE_WORDS, operations: { OPERATIONS: known } } });
@@ -489,12 +499,14 @@ test('an operation that no screen knows has its place in the menu, and a dialog 
   await page.getByRole('button', { name: 'More' }).click();
   await page.getByRole('button', { name: 'Pardon…' }).waitFor();
   // The key is not banned.
-  for (const other of ['Crown…', 'Bless…', 'Acquit…'])
-    expect(await page.getByRole('button', { name: other }).count()).toBe(0);
+  for (const other of ['Crown…', 'Acquit…']) expect(await page.getByRole('button', { name: other }).count()).toBe(0);
   await page.getByRole('button', { name: 'Pardon…' }).click();
   await dialogOf(page).getByText('It is pardoned.').waitFor();
+  await dialogOf(page).getByLabel('Until', { exact: true }).fill('in 1 d');
+  await dialogOf(page).getByLabel('Reason').fill('Easter');
   await dialogOf(page).getByRole('button', { name: 'Pardon' }).click();
   await noticeOf(page).getByText(': done.').waitFor();
+  await page.getByText('Easter', { exact: true }).waitFor();
 });
 
 test('an operator sees what a key used of a unit, which the address names, and tops it up', async () => {
@@ -548,7 +560,7 @@ test('an operator moves a key to a customer and away again: its screen and its l
   await page.goto(`/console/keys/${id}`);
   await more(page, 'Move…');
   await dialogOf(page).getByLabel('Customer').fill('acm');
-  await page.locator(`#move-customers option[value="${customerId}"]`).waitFor({ state: 'attached' });
+  await page.locator(`#field-customer-list option[value="${customerId}"]`).waitFor({ state: 'attached' });
   await dialogOf(page).getByLabel('Customer').fill(customerId);
   await dialogOf(page).getByRole('button', { name: 'Move' }).click();
   await noticeOf(page).getByText(`Paws & Claws belongs to ${name} now, on the plan team.`).waitFor();
@@ -629,6 +641,26 @@ test('an admin makes a customer with a key, changes its plan, and deletes it: th
   await noticeOf(page).getByText(`Zoo shops (${id}) is deleted. 1 key revoked with it.`).waitFor();
   await eventually(async () => expect((await call()).status).toBe(401), SPARING);
   expect(await audited('Delete customer', id)).toContain(PEOPLE.admin);
+});
+
+test('an operator sees what the response cache has done, and purges it of one route', async () => {
+  const { page } = operator;
+  await page.goto('/console/upstreams');
+  const cache = page.getByRole('region', { name: 'Response cache' });
+  await cache.getByText(/^Misses$/).waitFor();
+  expect(await cache.innerText()).toMatch(/Hits\s+0\s+Misses\s+[1-9]/);
+  await cache.getByRole('button', { name: 'Purge…' }).click();
+  await dialogOf(page).getByLabel('Path').fill('no path');
+  await dialogOf(page).getByRole('button', { name: 'Purge' }).click();
+  await dialogOf(page)
+    .getByRole('alert')
+    .getByText(/^Path: must be a path such as/)
+    .waitFor();
+  await dialogOf(page).getByLabel('Path').fill('');
+  await dialogOf(page).getByLabel('Route').fill('/v1/pets');
+  await dialogOf(page).getByRole('button', { name: 'Purge' }).click();
+  await noticeOf(page).getByText('The stored responses are removed.').waitFor();
+  expect(await audited('Purge cache')).toMatch(new RegExp(`${PEOPLE.operator}[\\s\\S]*/v1/pets`));
 });
 
 test('a secret that is pasted into the search for customers stays out of the address', async () => {

@@ -1,12 +1,12 @@
 import { useState } from 'preact/hooks';
 import { ChangeDialog } from './kit/dialog.tsx';
-import { lengthText, ownZone, Time } from './kit/format.tsx';
+import { lengthText, ownZone, say, Time } from './kit/format.tsx';
 import { Icon } from './kit/icon.tsx';
 import { Menu } from './kit/menu.tsx';
 import { Segments } from './kit/segments.tsx';
 import { THEMES, useTheme } from './kit/theme.ts';
 import { hasUnsavedDraft } from './plans-kept.ts';
-import { showShortcuts } from './shortcuts.tsx';
+import { listAsked } from './shortcuts.tsx';
 import { signOut, useSession } from './signed-in.tsx';
 
 /** Who is signed in, how the page looks, and how to leave. */
@@ -35,7 +35,7 @@ export function Account() {
             leave={(everywhere: boolean) => leave(everywhere, close)}
             list={() => {
               close();
-              showShortcuts();
+              listAsked.send();
             }}
           />
         )}
@@ -74,9 +74,7 @@ function AccountMenu({ leave, list }: { leave: (everywhere: boolean) => void; li
             <bdi>{name}</bdi>
           </strong>
         </p>
-        <p class="muted">
-          Role {role}, times in {ownZone()}
-        </p>
+        <p class="muted">{say`Role ${role}, times in ${ownZone()}`}</p>
         {expiresAt !== null && (
           <p class="muted">
             Signed in until <Time at={expiresAt} />
@@ -93,27 +91,16 @@ function AccountMenu({ leave, list }: { leave: (everywhere: boolean) => void; li
           <Icon of="explain" />
           Keyboard shortcuts <kbd>?</kbd>
         </button>
-        <a href="/admin/openapi.json">
-          <Icon of="book" />
-          The admin API (OpenAPI)
-        </a>
-        <p class="muted">
-          Documents: <code>tollgate docs</code>
-        </p>
+        <a href="/admin/openapi.json">{say`${<Icon of="book" />}The admin API (OpenAPI)`}</a>
+        <p class="muted">{say`Documents: ${<code>tollgate docs</code>}`}</p>
       </div>
       <div>
         {via === 'proxy' ? (
           <p class="muted">Your proxy signs you in and out.</p>
         ) : (
           <>
-            <button type="button" onClick={() => leave(false)}>
-              <Icon of="out" />
-              Sign out
-            </button>
-            <button type="button" onClick={() => leave(true)}>
-              <Icon of="out" />
-              Sign out everywhere
-            </button>
+            <button type="button" onClick={() => leave(false)}>{say`${<Icon of="out" />}Sign out`}</button>
+            <button type="button" onClick={() => leave(true)}>{say`${<Icon of="out" />}Sign out everywhere`}</button>
           </>
         )}
       </div>

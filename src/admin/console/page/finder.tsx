@@ -35,22 +35,19 @@ export interface Listed {
   readonly key: (event: KeyboardEvent) => void;
 }
 
+interface FinderProps {
+  readonly screens: readonly Destination[];
+  readonly wanted: string;
+  readonly onListed: (listed: Listed) => void;
+  readonly onClose: () => void;
+}
+
 /**
  * Finds anything by what is known of it: keys and customers by name, owner, id, metadata or the last four characters of a secret,
  * a key by a whole secret, a refused request by its id, screens and actions. A secret is sent in a body and put nowhere.
  * @param wanted the text, trimmed
  */
-export function Finder({
-  screens,
-  wanted,
-  onListed,
-  onClose,
-}: {
-  screens: readonly Destination[];
-  wanted: string;
-  onListed: (listed: Listed) => void;
-  onClose: () => void;
-}) {
+export function Finder({ screens, wanted, onListed, onClose }: FinderProps) {
   const [chosenFor, setChosenFor] = useState({ wanted, at: 0 });
   const near = useNearby(screens, wanted);
   const { of, found, status } = useFound(wanted);

@@ -1,15 +1,17 @@
 import { useRef, useState } from 'preact/hooks';
-import { type CustomerOfKey, nameOf, pathOf } from './kit/callers.tsx';
-import { ChangeDialog, Field, ReasonField, reasonIn, SelectField, settledText } from './kit/dialog.tsx';
-import { countText, momentText, ownZone, plural, Until } from './kit/format.tsx';
+import { Fields, type Hints, inputIn } from './fields.tsx';
+import { type CustomerOfKey, nameOf } from './kit/callers.tsx';
+import { settledText } from './kit/dialog.tsx';
+import { countText, momentText, ownZone, plural, say, Until } from './kit/format.tsx';
 import { entriesOf, limitText, spentIn, WindowList, type Windows, windowText, zoneOf } from './kit/limit-windows.tsx';
 import { MomentField, momentIn } from './kit/moment-field.tsx';
 import { Shown } from './kit/states.tsx';
 import { SHARED, useUsage } from './limits.tsx';
-import { effectOf } from './operation-words.ts';
+import { type Changing, OperationDialog, send } from './operation-dialog.tsx';
+import { operationOn } from './operation-words.ts';
 import { ifKnown } from './reading.ts';
-import { ApiError, request, useOnce } from './requests.ts';
-import type { LiftedBan, NewReset, NewTopUp, Reset, TopUp, Usage } from './types.ts';
+import { ApiError, useOnce } from './requests.ts';
+import type { LiftedBan, Reset, TopUp, Usage } from './types.ts';
 
 // What an operator does for a caller that is refused. Used by the screens Now, Key, Customer and Explain.
 
@@ -39,7 +41,7 @@ interface Changes {
   readonly of: Helped;
   readonly onClose: () => void;
   /** Called after the change, so that the screen reads again what it shows. */
-  readonly onChanged?: () => void;
+  readonly onChanged?: (() => void) | undefined;
 }
 
 export function HelpDialog(changes: Changes) {
@@ -60,47 +62,44 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
   };
   /** What the top-up made, also if the lift fails after it: the dialog stays open then, without the fields of a top-up. */
   const added = useRef('');
-  const act = async (form: FormData) => {
-    if (form.get('amount')) {
-      added.current = `${await topUp(form)} `;
-      toggle();
-      void usage.reload();
-    }
-    const reason = reasonIn(form);
-    const query = new URLSearchParams({
-      ...(reason === '' ? {} : { reason }),
-      ...(banned > 0 ? { keys: 'true' } : {}),
-    });
-    const lifting = request<LiftedBan>('DELETE', `/admin/bans/${encodeURIComponent(id)}?${query}`);
-    const { status, data } = await lifting.catch((failure) => {
-      if (!(failure instanceof ApiError) || added.current === '') throw failure;
-      onChanged?.();
-      throw new ApiError(failure.status, failure.code, `${added.current}The ban is not lifted: ${failure.message}`);
-    });
-    onChanged?.();
-    const spent = (data.spent ?? [])
-      .map(({ window, resetAt }) => `${windowText(window)} (until ${momentText(resetAt)})`)
-      .join(', ');
-    const still =
-      spent === '' ? '' : ` Still spent, so further requests are refused: ${spent}. Top it up to help at once.`;
-    const lifted = data.keys === undefined ? 'The ban' : `${plural(data.keys.length, 'ban')} of keys`;
-    const verb = data.keys === undefined || data.keys.length === 1 ? 'is' : 'are';
-    return `${added.current}${lifted} of ${name ?? id} ${verb} lifted.${still}${settledText(status)}`;
+  const topUpFirst = async (form: FormData) => {
+    added.current = `${await topUp(form)} `;
+    toggle();
+    void usage.reload();
   };
   return (
-    <ChangeDialog
+    <OperationDialog<LiftedBan>
+      operation={operationOn(id, 'lift')}
+      of={of}
       title={`Lift the ${what} of ${name ?? id}`}
-      isOneRequest={!isToppingUp}
       action={`Lift the ${what}`}
-      act={act}
+      hints={{ keys: null }}
+      given={() => (banned > 0 ? { keys: true } : {})}
+      before={isToppingUp ? topUpFirst : undefined}
+      failed={(failure) => {
+        if (added.current === '') return failure;
+        onChanged?.();
+        return new ApiError(failure.status, failure.code, `${added.current}The ban is not lifted: ${failure.message}`);
+      }}
+      done={({ spent, keys }) => {
+        const windows = (spent ?? []).map(
+          ({ window, resetAt }) => `${windowText(window)} (until ${momentText(resetAt)})`,
+        );
+        const still = `Still spent, so further requests are refused: ${windows.join(', ')}. Top it up to help at once.`;
+        const lifted = keys === undefined ? 'The ban' : `${plural(keys.length, 'ban')} of keys`;
+        const verb = keys === undefined || keys.length === 1 ? 'is' : 'are';
+        return `${added.current}${lifted} of ${name ?? id} ${verb} lifted.${windows.length === 0 ? '' : ` ${still}`}`;
+      }}
+      onDone={onChanged}
       onClose={onClose}
+      intro={
+        banned > 0 ? (
+          <p class="effect">{plural(banned, 'key')} banned now.</p>
+        ) : (
+          usage.reading.state === 'known' && <LiftEffect of={usage.reading.value} toppedUpWindow={toppedUpWindow} />
+        )
+      }
     >
-      {banned > 0 && <p class="effect">{plural(banned, 'key')} banned now.</p>}
-      {banned === 0 && usage.reading.state === 'known' && (
-        <LiftEffect of={usage.reading.value} toppedUpWindow={toppedUpWindow} />
-      )}
-      <p>{effectOf(id, 'lift')}</p>
-      <ReasonField hint="For operators, in the record of changes. Callers never see it." />
       {(plan || !id.startsWith('jwt_')) && (
         <Shown of={usage} what="the windows">
           {({ windows }: Usage) => (
@@ -111,12 +110,12 @@ export function LiftDialog({ of, onClose, onChanged }: Changes) {
                   <input type="checkbox" checked={isToppingUp} onChange={toggle} /> Top up a limit, too
                 </label>
               )}
-              {isToppingUp && <TopUpFields windows={windows} refusing={of.window} onChange={setToppedUpWindow} />}
+              {isToppingUp && <TopUpFields of={of} windows={windows} onChange={setToppedUpWindow} />}
             </>
           )}
         </Shown>
       )}
-    </ChangeDialog>
+    </OperationDialog>
   );
 }
 
@@ -132,11 +131,10 @@ function LiftEffect({ of: { ban, windows }, toppedUpWindow }: { of: Usage; toppe
       ) : (
         <>
           The next request is still refused:{' '}
-          {spent.map(([name, { resetAt, form }], i) => (
-            <>
-              {i > 0 && '; '}the {windowText(name)} is spent until <Until at={resetAt} zone={zoneOf(form)} />
-            </>
-          ))}
+          {spent.map(
+            ([name, { resetAt, form }], i) =>
+              say`${i > 0 && '; '}the ${windowText(name)} is spent until ${<Until at={resetAt} zone={zoneOf(form)} />}`,
+          )}
           .
         </>
       )}
@@ -146,71 +144,67 @@ function LiftEffect({ of: { ban, windows }, toppedUpWindow }: { of: Usage; toppe
 
 export function TopUpDialog({ of: helped, onClose, onChanged }: Changes) {
   const of = toppedUp(helped);
-  const { id, name } = of;
   const usage = useUsage(of.id, of.plan);
-  const topUp = useTopUp(of, ifKnown(usage.reading)?.windows);
-  const act = async (form: FormData) => {
-    const message = await topUp(form);
-    onChanged?.();
-    return message;
-  };
+  const windows = ifKnown(usage.reading)?.windows;
   return (
-    <ChangeDialog title={`Top up ${name ?? id}`} isOneRequest={true} action="Top up" act={act} onClose={onClose}>
-      <p>{effectOf(id, 'topup')}</p>
-      <Shown of={usage} what="the windows">
-        {({ windows }: Usage) => (
-          <>
-            <TopUpFields windows={windows} refusing={of.window} />
-            <ReasonField hint="For operators, in the record of changes. Callers never see it." />
-          </>
-        )}
-      </Shown>
-    </ChangeDialog>
+    <OperationDialog<TopUp>
+      operation={operationOn(of.id, 'topup')}
+      of={of}
+      title={`Top up ${nameOf(of)}`}
+      action="Top up"
+      hints={{ ...OF_TOP_UP, ...(windows === undefined && { reason: null }) }}
+      given={(form) => topUpIn(of, form)}
+      done={(output) => toppedUpText(of, output, windows)}
+      onDone={onChanged}
+      onClose={onClose}
+      intro={
+        <Shown of={usage} what="the windows">
+          {({ windows }: Usage) => <TopUpFields of={of} windows={windows} />}
+        </Shown>
+      }
+    />
   );
 }
 
+/** The members that TopUpFields ask for. */
+const OF_TOP_UP: Hints = { window: null, amount: null, until: null, zone: null };
+
+function topUpIn(of: Helped, form: FormData): Record<string, unknown> {
+  const { fields } = operationOn(of.id, 'topup');
+  const [until, zone] = String(form.get('until')).split(' ') as [string, string?];
+  const end = until === 'date' ? { until: momentIn(String(form.get('date')))!.toISOString() } : { until, zone };
+  return { ...inputIn(form, fields), ...end };
+}
+
+/** What a top-up has made of a limit, in words. */
+function toppedUpText(of: Helped, { limit, window, until }: TopUp, windows: Windows = {}): string {
+  const end = until === null ? '' : ` until ${momentText(until)}`;
+  return `${nameOf(of)} has ${limitText(limit, window, windows[window]?.unit)}${end}.`;
+}
+
 /** Tops up with the values of TopUpFields. A second click, or a repetition after a lost response, adds nothing. */
-function useTopUp({ id, name }: Helped, windows: Windows = {}): (form: FormData) => Promise<string> {
+function useTopUp(of: Helped, windows: Windows | undefined): (form: FormData) => Promise<string> {
   const once = useOnce();
   return async (form) => {
-    const window = form.get('window') as NewTopUp['window'];
-    const reason = reasonIn(form);
-    const body: NewTopUp = {
-      window,
-      amount: Number(form.get('amount')),
-      ...endIn(form),
-      ...(reason === '' ? {} : { reason }),
-    };
-    const path = `${pathOf(id)}/topups`;
-    const { status, data } = await request<TopUp>('POST', path, { body, headers: once(body) });
-    const unit = windows[window]?.unit;
-    const until = data.until === null ? '' : ` until ${momentText(data.until)}`;
-    return `${name ?? id} has ${limitText(data.limit, data.window, unit)}${until}.${settledText(status)}`;
+    const body = topUpIn(of, form);
+    const { status, data } = await send<TopUp>(operationOn(of.id, 'topup'), of.id, body, once(body));
+    return `${toppedUpText(of, data, windows)}${settledText(status)}`;
   };
 }
 
-/** The end that the fields of EndFields have. */
-function endIn(form: FormData): Pick<NewTopUp, 'until' | 'zone'> {
-  const [until, zone] = String(form.get('until')).split(' ') as [string, string?];
-  if (until === 'window') return {};
-  return zone === undefined ? { until: momentIn(String(form.get('date')))!.toISOString() } : { until, zone };
+interface TopUpProps {
+  readonly of: Helped;
+  readonly windows: Windows;
+  /** Called with the window that an amount is given for; null without an amount. */
+  readonly onChange?: (window: string | null) => void;
 }
 
-function TopUpFields({
-  windows,
-  refusing,
-  onChange = () => {},
-}: {
-  windows: Windows;
-  refusing: string | undefined;
-  /** Called with the window that an amount is given for; null without an amount. */
-  onChange?: (window: string | null) => void;
-}) {
+function TopUpFields({ of, windows, onChange = () => {} }: TopUpProps) {
   const counted = changeable(windows);
   // Unless one refuses, the longest: a day is topped up more often than each minute until the evening.
   const [window, setWindow] = useState(
     () =>
-      (counted.find(([name]) => name === refusing) ??
+      (counted.find(([name]) => name === of.window) ??
         counted.findLast(([, { unit }]) => unit === undefined) ??
         counted[0])?.[0] ?? '',
   );
@@ -222,6 +216,33 @@ function TopUpFields({
     setWindow(next.window);
     setAmount(next.amount);
     onChange(isAmount(next.amount) ? next.window : null);
+  };
+  const zones = new Set([ownZone(), ...counted.flatMap(([, { form }]) => zoneOf(form) ?? []), 'UTC']);
+  const hints: Hints = {
+    window: {
+      options: counted.map(([name, { used, limit }]) => [
+        name,
+        `${windowText(name)}: ${countText(used)} of ${countText(limit)} used`,
+      ]),
+      first: window,
+      onInput: (window) => changed({ window }),
+    },
+    amount: {
+      label: counted.some(([, { unit }]) => unit !== undefined) ? 'Amount to add' : 'Requests to add',
+      onInput: (amount) => changed({ amount }),
+    },
+    until: {
+      label: 'Ends',
+      options: [
+        ['window', 'with the window'],
+        ...[...zones].map((zone) => [`today ${zone}`, `at the end of today, ${zone}`] as const),
+        ['date', 'on a date…'],
+      ],
+      first: end,
+      onInput: setEnd,
+    },
+    zone: null,
+    reason: null,
   };
   const shared = Object.keys(windows).some((window) => window.startsWith(SHARED)) && (
     <p class="muted">What it shares with other keys is topped up on the screen of its customer.</p>
@@ -237,35 +258,8 @@ function TopUpFields({
     <>
       {shared}
       <div class="grid">
-        <SelectField
-          id="topup-window"
-          name="window"
-          label="Window"
-          value={window}
-          options={counted.map(([window, { used, limit }]) => [
-            window,
-            `${windowText(window)}: ${countText(used)} of ${countText(limit)} used`,
-          ])}
-          onChange={({ currentTarget }) => changed({ window: currentTarget.value })}
-        />
-        <Field
-          id="topup-amount"
-          label={counted.some(([, { unit }]) => unit !== undefined) ? 'Amount to add' : 'Requests to add'}
-        >
-          <input
-            id="topup-amount"
-            name="amount"
-            type="number"
-            min="1"
-            max="999999999999999"
-            step="1"
-            title="A whole number of 1 or more"
-            required
-            inputmode="numeric"
-            onInput={(event: Event) => changed({ amount: (event.target as HTMLInputElement).value })}
-          />
-        </Field>
-        <EndFields windows={windows} end={end} setEnd={setEnd} />
+        <Fields of={operationOn(of.id, 'topup').fields} hints={hints} />
+        {end === 'date' && <MomentField id="topup-date" name="date" label="Date and time" />}
       </div>
       {chosen !== undefined && isAmount(amount) && (
         <TopUpEffect window={window} of={chosen} amount={Number(amount)} end={end} />
@@ -278,18 +272,15 @@ function isAmount(text: string): boolean {
   return /^[1-9]\d{0,14}$/.test(text);
 }
 
-/** What the limit is with the top-up, and for how long. @param end the value of EndFields */
-function TopUpEffect({
-  window,
-  of: { limit, resetAt, form, unit },
-  amount,
-  end,
-}: {
-  window: string;
-  of: ReturnType<typeof changeable>[number][1];
-  amount: number;
-  end: string;
-}) {
+interface TopUpEffectProps {
+  readonly window: string;
+  readonly of: ReturnType<typeof changeable>[number][1];
+  readonly amount: number;
+  readonly end: string;
+}
+
+/** What the limit is with the top-up, and for how long. @param end of the field `until` */
+function TopUpEffect({ window, of: { limit, resetAt, form, unit }, amount, end }: TopUpEffectProps) {
   if (limit === 'unlimited') return null;
   const [until, zone] = end.split(' ');
   const then = limitText(limit + amount, window, unit);
@@ -300,14 +291,7 @@ function TopUpEffect({
     return (
       <p class="effect">
         Then {then}{' '}
-        {isSliding ? (
-          `for one ${windowText(window, unit)}`
-        ) : (
-          <>
-            until <Until at={resetAt} zone={zoneOf(form)} />
-          </>
-        )}
-        .
+        {isSliding ? `for one ${windowText(window, unit)}` : say`until ${<Until at={resetAt} zone={zoneOf(form)} />}`}.
       </p>
     );
   }
@@ -320,75 +304,27 @@ function TopUpEffect({
   );
 }
 
-/** When a top-up ends: with its window, at the end of today, or at a moment. */
-function EndFields({ windows, end, setEnd }: { windows: Windows; end: string; setEnd: (end: string) => void }) {
-  const own = ownZone();
-  const ofWindows = changeable(windows).flatMap(([, { form }]) => zoneOf(form) ?? []);
-  const zones = [...new Set([own, ...ofWindows, 'UTC'])];
-  return (
-    <>
-      <SelectField
-        id="topup-until"
-        name="until"
-        label="Ends"
-        value={end}
-        options={[
-          ['window', 'with the window'],
-          ...zones.map((zone) => [`today ${zone}`, `at the end of today, ${zone}`] as const),
-          ['date', 'on a date…'],
-        ]}
-        onChange={({ currentTarget }) => setEnd(currentTarget.value)}
-      />
-      {end === 'date' && <MomentField id="topup-date" name="date" label="Date and time" />}
-    </>
-  );
-}
-
-/** @param of a key or a customer */
-export function ResetDialog({
-  of,
-  usage,
-  onClose,
-  onChanged,
-}: {
-  of: { readonly id: string; readonly name: string | null };
-  usage: Usage | null;
-  onClose: () => void;
-  onChanged: () => void;
-}) {
-  const once = useOnce();
+export function ResetDialog({ of, usage, onClose, onChanged }: Changing & { usage: Usage | null }) {
   const [windows] = useState(() => changeable(usage?.windows ?? {}));
-  const act = async (form: FormData) => {
-    const chosen = form.getAll('windows') as NonNullable<NewReset['windows']>[number][];
-    const body: NewReset = { windows: chosen };
-    if (chosen.length === 0) throw new ApiError(0, 'none', 'Choose at least one window.');
-    const path = `${pathOf(of.id)}/usage/reset`;
-    const { status, data } = await request<Reset>('POST', path, { body, headers: once(body) });
-    onChanged();
-    const ban = data.ban === null ? '' : ` Its ban stays until ${momentText(data.ban.until)}: lift it to help at once.`;
-    return `The usage of ${nameOf(of)} was reset: ${data.windows.map((window) => windowText(window)).join('; ')}.${ban}${settledText(status)}`;
-  };
+  const options = windows.map(
+    ([name, { used, limit }]) =>
+      [name, `${windowText(name)}: ${countText(used)} of ${countText(limit)} used, then 0`] as const,
+  );
   return (
-    <ChangeDialog
+    <OperationDialog<Reset>
+      operation={operationOn(of.id, 'reset')}
+      of={of}
       title={`Reset the usage of ${nameOf(of)}`}
-      isOneRequest={true}
       action="Reset usage"
-      act={act}
+      hints={{ windows: { options, ...(options.length === 0 && { hint: 'It has no limit of its own.' }) } }}
+      intro={usage !== null && <ResetEffect of={usage} />}
+      done={({ windows, ban }) => {
+        const still = ban === null ? '' : ` Its ban stays until ${momentText(ban.until)}: lift it to help at once.`;
+        return `The usage of ${nameOf(of)} was reset: ${windows.map((one) => windowText(one)).join('; ')}.${still}`;
+      }}
+      onDone={onChanged}
       onClose={onClose}
-    >
-      <p>{effectOf(of.id, 'reset')}</p>
-      {usage !== null && <ResetEffect of={usage} />}
-      <fieldset>
-        <legend>Windows</legend>
-        {windows.length === 0 && <p>It has no limit of its own.</p>}
-        {windows.map(([window, { used, limit }]) => (
-          <label class="check" key={window}>
-            <input type="checkbox" name="windows" value={window} defaultChecked={true} /> {windowText(window)}:{' '}
-            {countText(used)} of {countText(limit)} used, then 0
-          </label>
-        ))}
-      </fieldset>
-    </ChangeDialog>
+    />
   );
 }
 
@@ -399,13 +335,9 @@ function ResetEffect({ of: { strikes, ban } }: { of: Usage }) {
   return (
     <p class="effect">
       {cleared}{' '}
-      {ban === null ? (
-        'There is no ban: the next request is admitted within a second.'
-      ) : (
-        <>
-          The ban until <Until at={ban.until} /> stays: requests are refused until you lift it.
-        </>
-      )}
+      {ban === null
+        ? 'There is no ban: the next request is admitted within a second.'
+        : say`The ban until ${<Until at={ban.until} />} stays: requests are refused until you lift it.`}
     </p>
   );
 }

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { Act } from './kit/act.tsx';
 import { nameOf, pathOf } from './kit/callers.tsx';
 import { notify, settledText } from './kit/dialog.tsx';
-import { countText, lengthText, ordinal, plural, Until } from './kit/format.tsx';
+import { countText, lengthText, ordinal, plural, say, Until } from './kit/format.tsx';
 import { type DrawUndo, InFlight, limitText, type TopUpPart, WindowList } from './kit/limit-windows.tsx';
 import { Badge, Facts, Note, Section } from './kit/page.tsx';
 import { Shown } from './kit/states.tsx';
@@ -21,18 +21,15 @@ export function useUsage(id: string | null, plan?: string | null, everyMs: numbe
   return useResource<Usage>(id === null || query == null ? null : `${pathOf(id)}/usage${query}`, everyMs);
 }
 
-export function Limits({
-  of,
-  usage,
-  plan,
-  isLive,
-}: {
-  of: { readonly id: string; readonly name: string | null };
-  usage: Resource<Usage>;
-  plan: Plan | undefined;
+interface LimitsProps {
+  readonly of: { readonly id: string; readonly name: string | null };
+  readonly usage: Resource<Usage>;
+  readonly plan: Plan | undefined;
   /** A customer, or a key that is not revoked: only its top-ups can be undone. */
-  isLive: boolean;
-}) {
+  readonly isLive: boolean;
+}
+
+export function Limits({ of, usage, plan, isLive }: LimitsProps) {
   const undo = useUndo(of, usage.reload);
   const note = plan?.enforce === false ? 'This plan is only watched: it counts requests, but refuses none.' : null;
   return (
@@ -49,11 +46,7 @@ export function Limits({
                 <WindowList of={data.shadow.windows} />
                 <p>
                   {plural(data.shadow.strikes, 'strike')}
-                  {data.shadow.ban !== null && (
-                    <>
-                      , would be banned until <Until at={data.shadow.ban.until} />
-                    </>
-                  )}
+                  {data.shadow.ban !== null && say`, would be banned until ${<Until at={data.shadow.ban.until} />}`}
                 </p>
               </div>
             )}
@@ -71,18 +64,15 @@ export function useUndo(of: { readonly id: string; readonly name: string | null 
     mayHelp && !window.startsWith(SHARED) && <UndoTopUp of={of} part={part} unit={unit} onUndone={onUndone} />;
 }
 
+interface UndoTopUpProps {
+  readonly of: { readonly id: string; readonly name: string | null };
+  readonly part: TopUpPart;
+  readonly unit?: string | undefined;
+  readonly onUndone: () => void;
+}
+
 /** The button that takes a top-up back, without a dialog: what was used of it stays counted, and it can be made again. */
-function UndoTopUp({
-  of,
-  part: { id: topUp, amount },
-  unit,
-  onUndone,
-}: {
-  of: { readonly id: string; readonly name: string | null };
-  part: TopUpPart;
-  unit?: string | undefined;
-  onUndone: () => void;
-}) {
+function UndoTopUp({ of, part: { id: topUp, amount }, unit, onUndone }: UndoTopUpProps) {
   const [isRunning, setRunning] = useState(false);
   const undo = async () => {
     if (isRunning) return;
@@ -121,15 +111,10 @@ function Strikes({ of: { strikes, ban, rung, nextBanSeconds }, plan }: { of: Usa
         [
           'Ban',
           ban === null ? (
-            <>
-              none now
-              {rung > 0 && <Note>its {ordinal(rung)} ban is not forgotten yet</Note>}
-            </>
+            say`none now${rung > 0 && <Note>its {ordinal(rung)} ban is not forgotten yet</Note>}`
           ) : (
             <>
-              <Badge kind="bad">
-                {ordinal(ban.number)} ban, until <Until at={ban.until} />
-              </Badge>
+              <Badge kind="bad">{say`${ordinal(ban.number)} ban, until ${<Until at={ban.until} />}`}</Badge>
               <p class="muted">
                 {rule !== null &&
                   `Banned for ${plural(rule.after, 'refusal')} within ${lengthText(rule.withinMs / 1_000)}. `}

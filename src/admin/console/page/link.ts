@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
+import { signal } from './signal.ts';
 
 // Whether the gateway that serves this page answers. One that hangs, a laptop that slept and a network that drops connections say nothing:
 // so the page asks when it has heard nothing for a while.
@@ -8,7 +9,7 @@ const QUIET_MS = 3_000;
 const LOOK_MS = 1_000;
 const ANSWER_MS = 4_000;
 
-const link = new EventTarget();
+const link = signal();
 /** When the gateway was heard last, Unix milliseconds, and whether it has not answered since. */
 const state = { heardAt: Date.now(), isLost: false };
 
@@ -21,7 +22,7 @@ export function heard(): void {
 function setLost(isLost: boolean): void {
   if (state.isLost === isLost) return;
   state.isLost = isLost;
-  link.dispatchEvent(new Event('change'));
+  link.send();
 }
 
 /** Since when the gateway has not answered, Unix milliseconds; null while it does. */
@@ -29,9 +30,8 @@ export function useLostSince(): number | null {
   const [isLost, setIsLost] = useState(state.isLost);
   useEffect(() => {
     const change = () => setIsLost(state.isLost);
-    link.addEventListener('change', change);
     change();
-    return () => link.removeEventListener('change', change);
+    return link.listen(change);
   }, []);
   return isLost ? state.heardAt : null;
 }

@@ -7,13 +7,13 @@ import { clockText } from './kit/format.tsx';
 import { Icon, type IconName } from './kit/icon.tsx';
 import { Page } from './kit/page.tsx';
 import { useIsOld } from './kit/seen.tsx';
-import { Empty, Loading, Problem } from './kit/states.tsx';
+import { Banner, Empty, Loading, Problem } from './kit/states.tsx';
 import { startTheme } from './kit/theme.ts';
 import { useLostSince, watchLink } from './link.ts';
 import { followLinks, hrefOf, usePlace } from './place.ts';
 import type { Known } from './reading.ts';
 import { WatchedSettings } from './refused-settings.tsx';
-import { ApiError, onChanged, useResource } from './requests.ts';
+import { ApiError, changes, useResource } from './requests.ts';
 import { Shortcuts } from './shortcuts.tsx';
 import { SignInGate } from './signed-in.tsx';
 import type { RefusedPage } from './types.ts';
@@ -145,10 +145,9 @@ function Shell() {
       </nav>
       <main id="main" tabindex={-1} ref={main}>
         {lostSince !== null && (
-          <div class="banner" role="alert">
-            <p class="state-title">The gateway does not answer</p>
+          <Banner title="The gateway does not answer">
             <p>This is as of {clockText(lostSince)}. The page tries again by itself.</p>
-          </div>
+          </Banner>
         )}
         {found !== null && found.path !== '/' && <WatchedSettings />}
         {found === null ? (
@@ -171,7 +170,7 @@ const COUNT_MS = 15_000;
 /** Shows how many callers are banned now or, if no caller is banned, how many are refused. Shows nothing while all callers are served. */
 function BannedCount() {
   const { reading, reload } = useResource<RefusedPage>('/admin/now?limit=100', COUNT_MS);
-  useEffect(() => onChanged(reload), [reload]);
+  useEffect(() => changes.listen(reload), [reload]);
   if (reading.state === 'failed') {
     return (
       <span class="count" title="Unknown who is refused">
@@ -233,18 +232,15 @@ function screenFor(path: string) {
 /** Whether a screen was shown before this one. The first screen does not take the focus. */
 const shown = { isFirst: true };
 
+interface ShownProps {
+  readonly title: string;
+  readonly load: (rest: string) => Promise<Screen>;
+  readonly rest: string;
+  readonly whole: string;
+}
+
 /** Loads a screen and shows it. @param whole the path with `rest`; when it changes, the screen starts over */
-function Shown({
-  title,
-  load,
-  rest,
-  whole,
-}: {
-  title: string;
-  load: (rest: string) => Promise<Screen>;
-  rest: string;
-  whole: string;
-}) {
+function Shown({ title, load, rest, whole }: ShownProps) {
   const [screen, setScreen] = useState<{ readonly body: Screen } | ApiError | null>(null);
   const read = () => {
     const lost = () => new ApiError(0, 'lost', 'The gateway does not send this screen. It may be restarting.');

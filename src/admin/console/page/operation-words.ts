@@ -1,9 +1,8 @@
 import { isCustomer } from './kit/callers.tsx';
 import { OPERATIONS } from './operations.js';
+import type { OperationWords } from './words.ts';
 
-// What operations on a key or a customer say of themselves.
-
-type OperationWords = (typeof OPERATIONS)[number];
+// What the operations that change something say of themselves.
 
 /** Whether an operation is on keys, or on customers, as the id is; a ban may be of either. */
 export function isOn(id: string, { line }: OperationWords): boolean {
@@ -23,9 +22,9 @@ export function operationOn(id: string, verb: string): OperationWords {
   return OPERATIONS.find((one) => isOn(id, one) && verbOf(one) === verb)!;
 }
 
-/** What becomes of a key or a customer. */
-export function effectOf(id: string, verb: string): string {
-  return operationOn(id, verb).effect;
+/** @param line such as `POST /keys` */
+export function operationAt(line: string): OperationWords {
+  return OPERATIONS.find((one) => one.line === line)!;
 }
 
 /** Whether an action of the record of changes ends a ban. */

@@ -1,9 +1,10 @@
 import { useEffect, useState } from 'preact/hooks';
+import { signal } from './signal.ts';
 
 // The address of the page is its state: a screen that is reloaded or sent to a colleague shows the same.
 
 const BASE = '/console';
-const moved = new EventTarget();
+const moved = signal();
 
 /** Where the page is, below `/console`: `/keys/key_1` and its query. */
 export interface Place {
@@ -19,7 +20,7 @@ export function present(): Place {
 /** @param how `replace` for a change of filters, which does not add a step to the history */
 export function navigate(path: string, how: 'push' | 'replace' = 'push'): void {
   window.history[how === 'push' ? 'pushState' : 'replaceState'](null, '', `${BASE}${path}`);
-  moved.dispatchEvent(new Event('moved'));
+  moved.send();
 }
 
 /** Changes members of the query of this screen, without a step in the history. An empty text removes one. */
@@ -40,10 +41,10 @@ export function usePlace(): Place {
   const [place, setPlace] = useState(present);
   useEffect(() => {
     const update = () => setPlace(present());
-    moved.addEventListener('moved', update);
+    const stop = moved.listen(update);
     window.addEventListener('popstate', update);
     return () => {
-      moved.removeEventListener('moved', update);
+      stop();
       window.removeEventListener('popstate', update);
     };
   }, []);

@@ -1,4 +1,5 @@
 import { countText, Prose, plural } from './kit/format.tsx';
+import { Banner } from './kit/states.tsx';
 import { ifKnown } from './reading.ts';
 import { useResource } from './requests.ts';
 import type { Gateway, GatewayList } from './types.ts';
@@ -20,8 +21,7 @@ export function RefusedSettings({ gateways }: { gateways: readonly Gateway[] }) 
   const who =
     gateways.length === 1 ? 'The gateway' : `${countText(refusing.length)} of ${plural(gateways.length, 'gateway')}`;
   return (
-    <div class="banner before" role="alert">
-      <p class="state-title">The changed settings are refused</p>
+    <Banner title="The changed settings are refused">
       <ul class="bullets">
         {faults.map((fault) => (
           <li key={fault}>
@@ -33,6 +33,6 @@ export function RefusedSettings({ gateways }: { gateways: readonly Gateway[] }) 
         {who} {gateways.length > 1 && refusing.length > 1 ? 'serve' : 'serves'} with the settings and plans from before.
         Mend the file, or put its earlier version back.
       </p>
-    </div>
+    </Banner>
   );
 }

@@ -2,6 +2,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { catchIfAsked } from './kit/curl.ts';
 import { heard } from './link.ts';
 import { INTERVALS, type Reading, UNKNOWN } from './reading.ts';
+import { signal } from './signal.ts';
 
 // The page's requests to the admin API. Nothing here is private: `GET /admin/openapi.json` describes every request.
 
@@ -34,20 +35,10 @@ export interface Call {
 }
 
 /** Runs when a request finds that the session has ended. The shell then shows the sign-in form over the same address. */
-const signedOut = new EventTarget();
-
-export function onSignedOut(listener: () => void): () => void {
-  signedOut.addEventListener('ended', listener);
-  return () => signedOut.removeEventListener('ended', listener);
-}
+export const signedOut = signal();
 
 /** Runs after each change that the page made, for what shows its effect elsewhere. */
-const changes = new EventTarget();
-
-export function onChanged(listener: () => void): () => void {
-  changes.addEventListener('made', listener);
-  return () => changes.removeEventListener('made', listener);
-}
+export const changes = signal();
 
 /** @throws ApiError; DOMException if `signal` is aborted */
 export async function request<T>(method: string, path: string, call: Call = {}): Promise<Reply<T>> {
@@ -74,11 +65,11 @@ export async function request<T>(method: string, path: string, call: Call = {}):
     throw unreachable(error, signal);
   });
   if (response.ok) {
-    if (method !== 'GET') changes.dispatchEvent(new Event('made'));
+    if (method !== 'GET') changes.send();
     return { status: response.status, data: data as T, etag: response.headers.get('etag') };
   }
   const { code, message, oidc } = (data ?? {}) as Partial<ApiError>;
-  if (response.status === 401 && path !== '/admin/session') signedOut.dispatchEvent(new Event('ended'));
+  if (response.status === 401 && path !== '/admin/session') signedOut.send();
   throw new ApiError(
     response.status,
     code ?? 'unknown',
@@ -281,7 +272,7 @@ export function useEvents(
     const openLater = () => {
       // The stream may have ended because the session has ended.
       request('GET', '/admin/session').catch((error: ApiError) => {
-        if (error.status === 401) signedOut.dispatchEvent(new Event('ended'));
+        if (error.status === 401) signedOut.send();
       });
       timer = setTimeout(open, RETRY_MS);
     };

@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Act } from './kit/act.tsx';
 import type { IconName } from './kit/icon.tsx';
 import { navigate } from './place.ts';
+import { signal } from './signal.ts';
 
 // The shortcuts of the console. Find (find.tsx) has its own beside these, and they are listed here.
 
@@ -25,12 +26,8 @@ function areOn(): boolean {
   }
 }
 
-const asked = new EventTarget();
-
 /** Shows the list of the shortcuts. */
-export function showShortcuts(): void {
-  asked.dispatchEvent(new Event('asked'));
-}
+export const listAsked = signal();
 
 interface Keyed {
   readonly path: string;
@@ -54,12 +51,11 @@ export function Shortcuts({ screens }: { screens: readonly Keyed[] }) {
       else return;
       event.preventDefault();
     };
-    const open = () => setOpen(true);
+    const stop = listAsked.listen(() => setOpen(true));
     document.addEventListener('keydown', key);
-    asked.addEventListener('asked', open);
     return () => {
       document.removeEventListener('keydown', key);
-      asked.removeEventListener('asked', open);
+      stop();
     };
   }, [screens]);
   return isOpen ? <List screens={screens} onClose={() => setOpen(false)} /> : null;

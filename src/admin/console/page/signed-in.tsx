@@ -3,10 +3,12 @@ import { createContext } from 'preact';
 import { useContext, useEffect, useState } from 'preact/hooks';
 import { Act, Fault } from './kit/act.tsx';
 import { CopyId } from './kit/copy.tsx';
+import { Field } from './kit/dialog.tsx';
+import { say } from './kit/format.tsx';
 import { Loading } from './kit/states.tsx';
 import { navigate, present } from './place.ts';
 import { keep } from './plans-kept.ts';
-import { ApiError, onSignedOut, request } from './requests.ts';
+import { ApiError, request, signedOut } from './requests.ts';
 import type { BegunSignIn, Session } from './types.ts';
 
 // The person who is signed in. The secret of the session is in a cookie that this page cannot read.
@@ -68,7 +70,7 @@ export function SignInGate({ children }: { children: ComponentChildren }) {
     }
   };
   useEffect(() => {
-    const stop = onSignedOut(() => {
+    const stop = signedOut.listen(() => {
       setPhase('ended');
       void look();
     });
@@ -114,17 +116,14 @@ async function goToProvider(): Promise<void> {
   window.location.assign(data.url);
 }
 
-function SignIn({
-  hasEnded,
-  error,
-  oidc,
-  signIn,
-}: {
-  hasEnded: boolean;
-  error: string | null;
-  oidc: ApiError['oidc'];
-  signIn: (credential: Credential) => Promise<void>;
-}) {
+interface SignInProps {
+  readonly hasEnded: boolean;
+  readonly error: string | null;
+  readonly oidc: ApiError['oidc'];
+  readonly signIn: (credential: Credential) => Promise<void>;
+}
+
+function SignIn({ hasEnded, error, oidc, signIn }: SignInProps) {
   const [isRunning, setRunning] = useState(false);
   const [unreached, setUnreached] = useState<string | null>(null);
   const leave = () => {
@@ -146,10 +145,7 @@ function SignIn({
   return (
     <main class="sign-in" id="main">
       <form class="panel stack" onSubmit={submit}>
-        <p class="brand">
-          <img src="/console/icon.svg" alt="" width="28" height="28" />
-          Tollgate
-        </p>
+        <p class="brand">{say`${<img src="/console/icon.svg" alt="" width="28" height="28" />}Tollgate`}</p>
         <h1>Sign in</h1>
         {hasEnded && <p>Your session has ended. Sign in again to continue where you were.</p>}
         <Fault of={fault} />
@@ -159,8 +155,7 @@ function SignIn({
             <p class="muted">or</p>
           </>
         )}
-        <div class="field">
-          <label for="token">Admin token</label>
+        <Field id="token" label="Admin token" hint="Your token of ADMIN_TOKENS_FILE, or ADMIN_TOKEN.">
           <input
             id="token"
             name="token"
@@ -171,10 +166,7 @@ function SignIn({
             aria-describedby="token-hint"
             autofocus={oidc === null}
           />
-          <p class="hint" id="token-hint">
-            Your token of ADMIN_TOKENS_FILE, or ADMIN_TOKEN.
-          </p>
-        </div>
+        </Field>
         <button type="submit" class={oidc === null ? 'primary' : ''} aria-busy={isRunning}>
           {isRunning ? 'Signing in…' : oidc === null ? 'Sign in' : 'Sign in with the token'}
         </button>

@@ -9,11 +9,7 @@ export function Act({
   on,
   kind,
   ...rest
-}: ButtonProps & {
-  text: ComponentChildren;
-  on: (event: MouseEvent) => unknown;
-  kind?: string | undefined;
-}) {
+}: ButtonProps & { text: ComponentChildren; on: (event: MouseEvent) => unknown; kind?: string | undefined }) {
   return (
     <button type="button" class={kind} onClick={on} {...rest}>
       {text}

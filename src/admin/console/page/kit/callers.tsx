@@ -1,5 +1,7 @@
 import { hrefOf } from '../place.ts';
 import { CopyId } from './copy.tsx';
+import type { Column } from './data-table.tsx';
+import { say } from './format.tsx';
 
 // Keys, callers with tokens and customers, by their names and by their paths.
 
@@ -51,23 +53,33 @@ export interface CustomerOfKey {
   readonly name: string | null;
 }
 
-/**
- * A caller by its name, or by its id if it has none, with a link to its screen, and its customer.
- * @param plan for a token caller, whose tokens alone name it
- */
-export function CallerName({
-  id,
-  name,
-  owner,
-  plan,
-  customer,
-}: {
-  id: string;
-  name: string | null;
-  owner: string | null;
-  plan?: string | null;
-  customer?: CustomerOfKey | undefined;
-}) {
+interface CallerNameProps {
+  readonly id: string;
+  readonly name: string | null;
+  readonly owner?: string | null | undefined;
+  /** Of a token caller, whose tokens alone name it. */
+  readonly plan?: string | null;
+  readonly customer?: CustomerOfKey | undefined;
+}
+
+/** The column that names each row by its caller, with its owner only if `withOwner`. @param share as of Column */
+export function callerColumn<Row extends CallerNameProps>(
+  title: string,
+  withOwner = true,
+  share?: number,
+): Column<Row> {
+  return {
+    ...{ title, isName: true },
+    ...(share === undefined ? {} : { share }),
+    sort: nameOf,
+    cell: ({ id, name, owner, plan = null, customer }) => (
+      <CallerName {...{ id, name, plan, customer }} owner={withOwner ? owner : null} />
+    ),
+  };
+}
+
+/** A caller by its name, or by its id if it has none, with a link to its screen, and its customer. */
+export function CallerName({ id, name, owner = null, plan = null, customer }: CallerNameProps) {
   return (
     <span class="caller">
       <a href={callerHref(id, plan)}>
@@ -75,11 +87,7 @@ export function CallerName({
       </a>
       <span class="muted small">
         {owner !== null && owner !== name && <bdi>{owner} </bdi>}
-        {customer && (
-          <>
-            of <CustomerLink {...customer} />{' '}
-          </>
-        )}
+        {customer && say`of ${<CustomerLink {...customer} />} `}
         {name !== null && <CopyId id={id} />}
       </span>
     </span>

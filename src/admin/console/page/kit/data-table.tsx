@@ -1,7 +1,7 @@
 import { Component, type ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Act } from './act.tsx';
-import { countText, Time, Until, UtcDay } from './format.tsx';
+import { countText, latencyText, shareText, Time, Until, UtcDay } from './format.tsx';
 import { Icon } from './icon.tsx';
 
 /** How a cell shows its value. */
@@ -9,6 +9,8 @@ const FORMS = {
   text: (value: Value) => <bdi>{value}</bdi>,
   code: (value: Value) => <code>{value}</code>,
   count: (value: Value) => countText(Number(value)),
+  share: (value: Value) => shareText(Number(value)),
+  latency: (value: Value) => latencyText(Number(value)),
   time: (value: Value) => <Time at={value} />,
   day: (value: Value) => <Time at={value} dayOnly={true} />,
   utcDay: (value: Value) => <UtcDay of={String(value)} />,
@@ -63,6 +65,8 @@ interface TableProps<Row> {
   readonly keyOf: (row: Row) => string;
   /** Left out, rows cannot be chosen. */
   readonly selection?: Selection<Row> | undefined;
+  /** In place of a table without rows. */
+  readonly empty?: ComponentChildren;
   /** How many rows are shown until the reader asks for the others; all unless given. */
   readonly least?: number;
 }
@@ -71,7 +75,15 @@ interface TableProps<Row> {
  * A table that becomes a list of cards where it is narrow: each cell then shows its title. A click on a row follows the link of
  * the column that names it, if there is one.
  */
-export function Table<Row>({ caption, columns, rows: all, keyOf, selection, least = Infinity }: TableProps<Row>) {
+export function Table<Row>({
+  caption,
+  columns,
+  rows: all,
+  keyOf,
+  selection,
+  empty,
+  least = Infinity,
+}: TableProps<Row>) {
   const [order, setOrder] = useState<Order | null>(null);
   const [isWhole, setWhole] = useState(false);
   const body = useRef<HTMLTableSectionElement>(null);
@@ -89,6 +101,7 @@ export function Table<Row>({ caption, columns, rows: all, keyOf, selection, leas
   });
   const isAll = selection !== undefined && rows.every((row) => selection.selected.has(keyOf(row)));
   const chooseAll = () => selection?.select(new Map(isAll ? [] : rows.map((row) => [keyOf(row), row])));
+  if (all.length === 0 && empty !== undefined) return empty;
   const hasShares = columns.some(({ share }) => share !== undefined);
   const table = (
     <div class="table-frame">
@@ -139,6 +152,16 @@ export function Table<Row>({ caption, columns, rows: all, keyOf, selection, leas
         <Act text={`Show all ${countText(all.length)}`} on={() => setWhole(true)} />
       </p>
     </>
+  );
+}
+
+/** A cell of two lines, the second of which is muted. */
+export function Lines({ note, children }: { note: ComponentChildren; children: ComponentChildren }) {
+  return (
+    <span class="lines">
+      {children}
+      <span class="muted">{note}</span>
+    </span>
   );
 }
 
@@ -241,7 +264,7 @@ function openRow({ target, currentTarget }: MouseEvent): void {
 }
 
 function isNumeric<Row>({ isNumber, as }: Column<Row>): boolean {
-  return isNumber === true || as === 'count';
+  return isNumber === true || as === 'count' || as === 'share' || as === 'latency';
 }
 
 interface RowProps<Row> {

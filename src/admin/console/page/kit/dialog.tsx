@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { present, usePlace } from '../place.ts';
 import { ifKnown } from '../reading.ts';
 import { ApiError, useResource } from '../requests.ts';
+import { signal } from '../signal.ts';
 import type { GatewayList } from '../types.ts';
 import { Act, Fault } from './act.tsx';
 import { CopyButton } from './copy.tsx';
@@ -10,11 +11,11 @@ import { commandOf } from './curl.ts';
 
 // Changes are made in a dialog that names the object, and report afterwards what happened.
 
-const notices = new EventTarget();
+const notices = signal<string>();
 
 /** Shows what happened in the notice at the foot of the page, which screen readers read out. */
 export function notify(message: string): void {
-  notices.dispatchEvent(new CustomEvent('notice', { detail: message }));
+  notices.send(message);
 }
 
 /** How long a notice stays, unless the pointer or the focus is on it, in milliseconds. */
@@ -25,11 +26,7 @@ export function Notices() {
   const { path } = usePlace();
   const [notice, setNotice] = useState<{ message: string; path: string } | null>(null);
   const frame = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const show = (event: Event) => setNotice({ message: (event as CustomEvent<string>).detail, path: present().path });
-    notices.addEventListener('notice', show);
-    return () => notices.removeEventListener('notice', show);
-  }, []);
+  useEffect(() => notices.listen((message) => setNotice({ message, path: present().path })), []);
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout>;
     const hide = () => {
@@ -193,9 +190,6 @@ function goTo(field: HTMLInputElement): void {
   field.focus();
 }
 
-/** What the API calls fields that a form calls otherwise. */
-const FIELDS: Readonly<Record<string, string>> = { expiresAt: 'expires' };
-
 /** The faults that the gateway has found, with the labels of the fields in place of its members: `Addresses, line 2: must be …`. */
 function atFields(form: HTMLFormElement, message: string): string {
   const found: HTMLInputElement[] = [];
@@ -203,7 +197,7 @@ function atFields(form: HTMLFormElement, message: string): string {
     /(^|[.] )(\w+)(?:[.](\w+))?(?: is missing:)? (?=[a-z])/g,
     (whole, end, member, part = '') => {
       const isLine = /^\d+$/.test(part);
-      const name = part === '' || isLine ? (FIELDS[member] ?? member) : part;
+      const name = part === '' || isLine ? member : part;
       const field = form.elements.namedItem(name);
       if (!(field instanceof HTMLElement)) return whole;
       found.push(field as HTMLInputElement);
@@ -242,18 +236,15 @@ export function settledText(status: number): string {
   return status === 202 ? ' It is in force, but a failover of Redis may still undo it.' : '';
 }
 
+interface FieldProps {
+  readonly id: string;
+  readonly label: string;
+  readonly hint?: string | undefined;
+  readonly children: ComponentChildren;
+}
+
 /** A labelled field. `hint` and the label are tied to the input by id. */
-export function Field({
-  id,
-  label,
-  hint,
-  children,
-}: {
-  id: string;
-  label: string;
-  hint?: string | undefined;
-  children: ComponentChildren;
-}) {
+export function Field({ id, label, hint, children }: FieldProps) {
   return (
     <div class="field">
       <label for={id}>{label}</label>
@@ -299,20 +290,6 @@ export function Fold({ title, isOpen, children }: { title: string; isOpen: boole
       <div class="stack after">{children}</div>
     </details>
   );
-}
-
-/** Why an operator makes a change. The dialog reads it with `reasonIn`. */
-export function ReasonField({ hint }: { hint: string }) {
-  return (
-    <Field id="reason" label="Reason" hint={hint}>
-      <input id="reason" name="reason" maxlength={200} autocomplete="off" aria-describedby="reason-hint" />
-    </Field>
-  );
-}
-
-/** Empty without one. */
-export function reasonIn(form: FormData): string {
-  return String(form.get('reason') ?? '').trim();
 }
 
 /** A new secret, which the gateway cannot show again. It is in the page only as long as this element is. */

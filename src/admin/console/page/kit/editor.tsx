@@ -16,26 +16,21 @@ export interface EditorHandle {
 
 const SIGNS = { fault: '■', warning: '▲' };
 
+interface EditorProps {
+  readonly id: string;
+  readonly label: string;
+  readonly value: string;
+  readonly marks: readonly Mark[];
+  readonly onText: (text: string) => void;
+  readonly handle: { current: EditorHandle | null };
+}
+
 /**
  * A field for YAML, with the numbers of its lines beside it, a sign at those with marks, and colours. It is a plain text area,
  * so the keyboard, screen readers and undo work as everywhere, and Tab leaves it. Its own text has no colour: the same text is
  * drawn in colours behind it, only the lines in sight.
  */
-export function Editor({
-  id,
-  label,
-  value,
-  marks,
-  onText,
-  handle,
-}: {
-  id: string;
-  label: string;
-  value: string;
-  marks: readonly Mark[];
-  onText: (text: string) => void;
-  handle: { current: EditorHandle | null };
-}) {
+export function Editor({ id, label, value, marks, onText, handle }: EditorProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const rows = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ first: 0, count: 0, offset: 0, left: 0 });

@@ -5,6 +5,7 @@ import { ifKnown } from '../reading.ts';
 import { Act, Fault } from './act.tsx';
 import { CallerField } from './caller-field.tsx';
 import { SelectField } from './dialog.tsx';
+import { say } from './format.tsx';
 import { Menu } from './menu.tsx';
 import { usePlansInForce } from './plans-in-force.ts';
 import { isSecretIn, TextFilter } from './text-filter.tsx';
@@ -95,12 +96,7 @@ export function clearFilters(filters: readonly Filter[]): void {
 }
 
 function SecretFault() {
-  return (
-    <>
-      This looks like the secret of a key. It was not sent.{' '}
-      <a href={hrefOf('/keys')}>Search for it on the screen Keys</a>.
-    </>
-  );
+  return say`This looks like the secret of a key. It was not sent. ${<a href={hrefOf('/keys')}>Search for it on the screen Keys</a>}.`;
 }
 
 interface FilterFieldProps extends Filter {

@@ -1,3 +1,4 @@
+import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 
 // Numbers and moments as text. Times are in the reader's zone; the tooltip has UTC.
@@ -39,6 +40,13 @@ export function percentText(part: number, whole: number): string {
 export function latencyText(ms: number): string {
   if (ms >= 1_000) return `${rate.format(ms / 1_000)}${NO_BREAK}s`;
   return `${rate.format(ms >= 100 ? Math.round(ms) : ms)}${NO_BREAK}ms`;
+}
+
+const bytes = new Intl.NumberFormat('en', { notation: 'compact', style: 'unit', unit: 'byte', unitDisplay: 'narrow' });
+
+/** `1.5MB`. */
+export function bytesText(value: number): string {
+  return bytes.format(value);
 }
 
 /** `1 key`, `2 keys`. */
@@ -159,6 +167,11 @@ export function Time({ at, dayOnly = false, zone }: { at: Moment; dayOnly?: bool
 /** A day of UTC, which differs from a day in the reader's zone. @param of `2026-11-23` */
 export function UtcDay({ of }: { of: string }) {
   return <time datetime={of}>{utcDay.format(Date.parse(of))} (UTC)</time>;
+}
+
+/** A sentence with elements in it. */
+export function say(texts: TemplateStringsArray, ...parts: readonly ComponentChildren[]): ComponentChildren {
+  return texts.flatMap((text, i) => [text, parts[i]]);
 }
 
 /** A sentence of the gateway, with its times, large numbers and code formatted as on the rest of the page. */

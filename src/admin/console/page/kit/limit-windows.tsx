@@ -1,7 +1,7 @@
 import type { WINDOWS as ALL } from '../../../../model/values.ts';
 import type { Usage, WatchedUsage } from '../types.ts';
 import { Meter } from './charts.tsx';
-import { countText, Time, Until } from './format.tsx';
+import { countText, say, Time, Until } from './format.tsx';
 import { Badge } from './page.tsx';
 
 /** The quota windows, shortest first. The page cannot load the gateway's own list; the type keeps the two the same. */
@@ -95,11 +95,7 @@ export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo
                 <span key={part.id} class="row spread small">
                   <span class="muted">
                     +{countText(part.amount)} at <Time at={part.at} />
-                    {part.reason !== null && (
-                      <>
-                        : <bdi>{part.reason}</bdi>
-                      </>
-                    )}
+                    {part.reason !== null && say`: ${<bdi>{part.reason}</bdi>}`}
                   </span>{' '}
                   {undo?.(part, name, unit || undefined)}
                 </span>
@@ -119,11 +115,7 @@ export function WindowList({ of: windows, undo }: { of: Windows; undo?: DrawUndo
 
 /** When a window that counts has more left. @param form of the window; undefined if it is only watched */
 export function ResetText({ form, at }: { form: string | undefined; at: number }) {
-  return (
-    <>
-      {form?.startsWith('sliding') ? 'First part free again' : 'Resets'} <Until at={at} zone={zoneOf(form)} />
-    </>
-  );
+  return say`${form?.startsWith('sliding') ? 'First part free again' : 'Resets'} ${<Until at={at} zone={zoneOf(form)} />}`;
 }
 
 /** The zone of a calendar window; undefined for others. @param form `calendar, Europe/Berlin, from day 15` */
@@ -162,9 +154,7 @@ export function InFlight({ of: limits }: { of: Usage['inFlight'] }) {
             </span>
             <span class="stack tight">
               <Meter label={`Requests ${title}`} used={used} limit={limit} />
-              <span>
-                {countText(used)} of {countText(limit)} now
-              </span>
+              <span>{say`${countText(used)} of ${countText(limit)} now`}</span>
             </span>
           </li>
         );

@@ -2,7 +2,14 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { usePlace } from '../place.ts';
 import { Act } from './act.tsx';
+import { say } from './format.tsx';
 import { Icon } from './icon.tsx';
+
+interface MenuProps {
+  readonly button: ComponentChildren;
+  readonly kind?: string;
+  readonly children: (close: () => void) => ComponentChildren;
+}
 
 /**
  * A button that opens a panel of links and buttons below it. The panel closes with Escape, by a click beside it, when the focus
@@ -11,15 +18,7 @@ import { Icon } from './icon.tsx';
  * @param kind the class of the button
  * @param children of the panel, which is made only while it is open; they get what closes it and gives the focus back
  */
-export function Menu({
-  button,
-  kind = 'quiet',
-  children,
-}: {
-  button: ComponentChildren;
-  kind?: string;
-  children: (close: () => void) => ComponentChildren;
-}) {
+export function Menu({ button, kind = 'quiet', children }: MenuProps) {
   const [isOpen, setOpen] = useState(false);
   const frame = useRef<HTMLDivElement>(null);
   /** Whether the arrow key opens it, which goes to the first entry. */
@@ -81,15 +80,7 @@ type MenuEntry = readonly [text: string, act: () => void, isFinal: boolean];
 export function MoreMenu({ entries }: { entries: readonly MenuEntry[] }) {
   if (entries.length === 0) return null;
   return (
-    <Menu
-      kind=""
-      button={
-        <>
-          More
-          <Icon of="down" />
-        </>
-      }
-    >
+    <Menu kind="" button={say`More${<Icon of="down" />}`}>
       {(close: () => void) => {
         const run = (act: () => void) => {
           close();

@@ -45,24 +45,19 @@ export function momentFieldText(date: Date): string {
   return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16).replace('T', ' ');
 }
 
-/** A field for a moment. It is text, so that it looks, reads and is typed alike in every browser, and says what it was read as. */
-export function MomentField({
-  id,
-  name,
-  label,
-  empty,
-  value = '',
-  often = AHEAD,
-}: {
-  id: string;
-  name: string;
-  label: string;
+interface MomentFieldProps {
+  readonly id: string;
+  readonly name: string;
+  readonly label: string;
   /** What no moment means: `until it is resumed`; left out if a moment is required. */
-  empty?: string;
-  value?: string | undefined;
+  readonly empty?: string;
+  readonly value?: string | undefined;
   /** What a click enters. */
-  often?: readonly string[];
-}) {
+  readonly often?: readonly string[];
+}
+
+/** A field for a moment. It is text, so that it looks, reads and is typed alike in every browser, and says what it was read as. */
+export function MomentField({ id, name, label, empty, value = '', often = AHEAD }: MomentFieldProps) {
   const [text, setText] = useState(value);
   const zone = ownZone();
   const moment = momentIn(text);

@@ -1,23 +1,21 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { hrefOf } from '../place.ts';
+import { say } from './format.tsx';
 import { Icon, type IconName } from './icon.tsx';
+
+interface PageProps {
+  readonly title: string;
+  readonly back?: { readonly title: string; readonly path: string };
+  readonly beside?: ComponentChildren;
+  readonly children: ComponentChildren;
+}
 
 /**
  * The frame of a screen: its heading, which is the page's title too, and the elements beside it.
  * @param back the list that the screen shows one record of
  */
-export function Page({
-  title,
-  back,
-  beside,
-  children,
-}: {
-  title: string;
-  back?: { readonly title: string; readonly path: string };
-  beside?: ComponentChildren;
-  children: ComponentChildren;
-}) {
+export function Page({ title, back, beside, children }: PageProps) {
   useEffect(() => {
     document.title = `${title} · Tollgate`;
   }, [title]);
@@ -42,15 +40,13 @@ export function Page({
   );
 }
 
-export function Section({
-  title,
-  note,
-  children,
-}: {
-  title: string;
-  note?: ComponentChildren;
-  children: ComponentChildren;
-}) {
+interface SectionProps {
+  readonly title: string;
+  readonly note?: ComponentChildren;
+  readonly children: ComponentChildren;
+}
+
+export function Section({ title, note, children }: SectionProps) {
   return (
     <section aria-label={title}>
       <div class="section-head">
@@ -62,14 +58,13 @@ export function Section({
   );
 }
 
+interface FactsProps {
+  readonly of: readonly (readonly [title: string, ComponentChildren])[];
+  readonly kind?: string;
+}
+
 /** What is known of one thing, by its titles. A fact that is null or false is left out. */
-export function Facts({
-  of,
-  kind = '',
-}: {
-  of: readonly (readonly [title: string, ComponentChildren])[];
-  kind?: string;
-}) {
+export function Facts({ of, kind = '' }: FactsProps) {
   return (
     <dl class={`facts ${kind}`}>
       {of.map(
@@ -89,12 +84,7 @@ export function Facts({
 
 /** Muted words after others, with a space between. */
 export function Note({ children }: { children: ComponentChildren }) {
-  return (
-    <>
-      {' '}
-      <span class="muted">{children}</span>
-    </>
-  );
+  return say` ${<span class="muted">{children}</span>}`;
 }
 
 /** Figures in a row: a title, its value, and whether that is bad. */
@@ -112,6 +102,27 @@ export function Totals({ of, children }: { of: readonly Figure[]; children?: Com
         ))}
       </dl>
       {children}
+    </div>
+  );
+}
+
+interface TileProps {
+  readonly title: string;
+  readonly unit: ComponentChildren;
+  readonly kind?: string | undefined;
+  readonly below?: ComponentChildren;
+  readonly children: ComponentChildren;
+}
+
+/** One large figure, with its unit beside it. */
+export function Tile({ title, unit, kind, below, children }: TileProps) {
+  return (
+    <div>
+      <dt>{title}</dt>
+      <dd class={kind}>
+        {children} {unit && <span class="unit">{unit}</span>}
+      </dd>
+      {below && <dd>{below}</dd>}
     </div>
   );
 }

@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { CopyButton } from './copy.tsx';
+import { say } from './format.tsx';
 
 /** Beyond this many lines a patch is shown without colours. */
 const MAX_COLOURED = 2_000;
@@ -40,9 +41,7 @@ export function PatchActions({ patch, path }: { patch: string; path: string }) {
           Download {name}
         </a>
       )}
-      <span class="muted">
-        <code>git apply {name}</code> makes the change.
-      </span>
+      <span class="muted">{say`${<code>git apply {name}</code>} makes the change.`}</span>
     </div>
   );
 }

@@ -27,6 +27,16 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
+/** What the reader has to know before all that follows. */
+export function Banner({ title, children }: { title: ComponentChildren; children?: ComponentChildren }) {
+  return (
+    <div class="banner" role="alert">
+      <p class="state-title">{title}</p>
+      {children}
+    </div>
+  );
+}
+
 /** An error where the data would be, with what to do about it. */
 export function Problem({ error, retry }: { error: ApiError; retry?: () => void }) {
   const { title, more } = explained(error);

@@ -10,25 +10,20 @@ export interface Tab {
   readonly isBad?: boolean;
 }
 
+interface TabsProps {
+  readonly id: string;
+  readonly label: string;
+  readonly tabs: readonly Tab[];
+  readonly chosen: string;
+  readonly choose: (name: string) => void;
+  readonly children: ComponentChildren;
+}
+
 /**
  * Tabs above one panel. The arrow keys move between them, as in https://www.w3.org/WAI/ARIA/apg/patterns/tabs/.
  * @param id of the panel, unique in the page
  */
-export function Tabs({
-  id,
-  label,
-  tabs,
-  chosen,
-  choose,
-  children,
-}: {
-  id: string;
-  label: string;
-  tabs: readonly Tab[];
-  chosen: string;
-  choose: (name: string) => void;
-  children: ComponentChildren;
-}) {
+export function Tabs({ id, label, tabs, chosen, choose, children }: TabsProps) {
   const move = (event: KeyboardEvent) => {
     const at = tabs.findIndex(({ name }) => name === chosen);
     const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: tabs.length - 1 }[event.key];

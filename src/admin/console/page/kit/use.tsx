@@ -2,11 +2,11 @@ import { changeQuery, usePlace } from '../place.ts';
 import { type Resource, useResource } from '../requests.ts';
 import type { History, Usage } from '../types.ts';
 import { Act } from './act.tsx';
-import { CallerName, isCustomer, pathOf } from './callers.tsx';
+import { callerColumn, isCustomer, pathOf } from './callers.tsx';
 import { type Bar, BarChart, BY_QUOTA } from './charts.tsx';
 import { saveCsv } from './csv.ts';
 import { Table } from './data-table.tsx';
-import { countText, ownZone, percentText } from './format.tsx';
+import { countText, ownZone, percentText, say } from './format.tsx';
 import { billingDayOf } from './limit-windows.tsx';
 import { Section, Totals } from './page.tsx';
 import { RangeForm } from './range-form.tsx';
@@ -174,9 +174,7 @@ function Used({ id, history, step, firstMs, lastMs }: Span & { id: string; histo
       </Totals>
       {counts.size === 0 ? (
         <Empty title="No use in this range.">
-          <p>
-            Or <code>usage.history</code> is off.
-          </p>
+          <p>{say`Or ${<code>usage.history</code>} is off.`}</p>
         </Empty>
       ) : (
         <BarChart id="usage" title={title} series={series} bars={bars} step={step} />
@@ -199,11 +197,7 @@ function ByKey({ keys, isWhole }: Keys) {
         rows={keys.filter(({ admitted }) => admitted > 0)}
         keyOf={({ id }) => id}
         columns={[
-          {
-            title: 'Which of its keys used it',
-            isName: true,
-            cell: ({ id, name }) => <CallerName id={id} name={name} owner={null} />,
-          },
+          callerColumn('Which of its keys used it'),
           { title: 'Admitted', as: 'count', of: ({ admitted }) => admitted },
           { title: 'Share', isNumber: true, cell: ({ admitted }) => percentText(admitted, all) },
         ]}

@@ -1,7 +1,7 @@
 import { ACTIONS } from '../actions.js';
 import { CallerChoice, useNamedCaller } from '../kit/caller-field.tsx';
 import { CallerName, isRecordId } from '../kit/callers.tsx';
-import { type Column, Table } from '../kit/data-table.tsx';
+import { type Column, Lines, Table } from '../kit/data-table.tsx';
 import type { Filter } from '../kit/filters.tsx';
 import type { Change, ChangePage } from '../types.ts';
 import { actionText, actorText, CHANGE_COLUMNS, changeText } from './change-columns.tsx';
@@ -41,10 +41,7 @@ const COLUMNS: readonly Column<Change>[] = [
   {
     title: 'Request id',
     cell: ({ requestId, clientAddress }) => (
-      <span class="lines">
-        {requestId === null ? '–' : <code class="id">{requestId}</code>}
-        <span class="muted">{clientAddress}</span>
-      </span>
+      <Lines note={clientAddress}>{requestId === null ? '–' : <code class="id">{requestId}</code>}</Lines>
     ),
   },
 ];

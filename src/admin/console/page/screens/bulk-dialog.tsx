@@ -1,13 +1,13 @@
 import { useRef, useState } from 'preact/hooks';
+import { Fields, inputIn } from '../fields.tsx';
 import { isCustomer, nameOf } from '../kit/callers.tsx';
-import { ChangeDialog, notify, ReasonField, reasonIn } from '../kit/dialog.tsx';
-import { countText, plural } from '../kit/format.tsx';
-import { changeIfSame } from '../operation-dialog.tsx';
-import { effectOf, titleOf } from '../operation-words.ts';
-import { ApiError, isPassing, request } from '../requests.ts';
+import { ChangeDialog, notify } from '../kit/dialog.tsx';
+import { countText, plural, say } from '../kit/format.tsx';
+import { send } from '../operation-dialog.tsx';
+import { operationOn, titleOf } from '../operation-words.ts';
+import { ApiError, isPassing } from '../requests.ts';
 import type { KeyOrCustomer } from '../types.ts';
-import { CustomerField } from './key-dialogs.tsx';
-import { SuspendFields, suspensionIn } from './opened-dialog.tsx';
+import { FIND_CUSTOMER } from './opened-dialog.tsx';
 
 interface BulkProps {
   /** Of the operation: `suspend`, `resume`, `lift` or `move`. */
@@ -25,21 +25,24 @@ interface Failed {
   readonly why: string;
 }
 
+const HINTS = { until: { empty: 'until it is resumed' }, customer: { hint: FIND_CUSTOMER }, plan: null, keys: null };
+
 /** One change of several keys or customers, one after the other. What fails of some is shown, and does not stop the others. */
 export function BulkDialog({ verb, noun, of, onClose, onChanged }: BulkProps) {
   // As they were when the dialog was opened: the list is read anew before it closes.
   const [records] = useState(of);
   const [failed, setFailed] = useState<readonly Failed[] | null>(null);
   const [done, setDone] = useState(0);
-  const [customer, setCustomer] = useState('');
   const message = useRef('');
-  const title = `${titleOf(verb)} ${plural(records.length, noun)}`;
+  const operation = operationOn(records[0]!.id, verb);
   const act = async (form: FormData) => {
+    const ofAll = verb === 'lift' && isCustomer(records[0]!.id) ? { keys: true } : {};
+    const input = { ...inputIn(form, operation.fields), ...ofAll };
     const faults: Failed[] = [];
     let made = 0;
     for (const [i, record] of records.entries()) {
       try {
-        await change(verb, record, form, customer);
+        await send(operation, record.id, input);
         made++;
       } catch (failure) {
         if (!(failure instanceof ApiError)) throw failure;
@@ -64,7 +67,7 @@ export function BulkDialog({ verb, noun, of, onClose, onChanged }: BulkProps) {
   };
   return (
     <ChangeDialog
-      title={title}
+      title={`${titleOf(verb)} ${plural(records.length, noun)}`}
       action={titleOf(verb)}
       act={act}
       onClose={close}
@@ -86,19 +89,12 @@ export function BulkDialog({ verb, noun, of, onClose, onChanged }: BulkProps) {
         )
       }
     >
-      <p>{effectOf(records[0]!.id, verb)}</p>
+      <p>{operation.effect}</p>
       <p class="effect">
-        {records.slice(0, NAMED).map((one, i) => (
-          <>
-            {i > 0 && ', '}
-            <bdi>{nameOf(one)}</bdi>
-          </>
-        ))}
+        {records.slice(0, NAMED).map((one, i) => say`${i > 0 && ', '}${<bdi>{nameOf(one)}</bdi>}`)}
         {records.length > NAMED && ` and ${countText(records.length - NAMED)} more`}
       </p>
-      {verb === 'suspend' && <SuspendFields />}
-      {verb === 'lift' && <ReasonField hint="For operators, in the record of changes. Callers never see it." />}
-      {verb === 'move' && <CustomerField value={customer} onInput={setCustomer} />}
+      <Fields of={operation.fields} hints={HINTS} />
       {done > 0 && <p role="status">{`${countText(done)} of ${countText(records.length)} done.`}</p>}
     </ChangeDialog>
   );
@@ -106,17 +102,3 @@ export function BulkDialog({ verb, noun, of, onClose, onChanged }: BulkProps) {
 
 /** How many records the dialog names. */
 const NAMED = 10;
-
-/** @throws ApiError */
-async function change(verb: string, record: KeyOrCustomer, form: FormData, customer: string): Promise<unknown> {
-  if (verb === 'lift') {
-    const reason = reasonIn(form);
-    const query = new URLSearchParams({
-      ...(reason !== '' && { reason }),
-      ...(isCustomer(record.id) && { keys: 'true' }),
-    });
-    return request('DELETE', `/admin/bans/${encodeURIComponent(record.id)}?${query}`);
-  }
-  const body = verb === 'suspend' ? suspensionIn(form) : verb === 'move' ? { customer: customer || null } : undefined;
-  return changeIfSame({ of: record, etag: null, onChanged: () => {} }, verb, body);
-}

@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { Act } from '../kit/act.tsx';
 import { Meter } from '../kit/charts.tsx';
 import { CopyId } from '../kit/copy.tsx';
-import { countText, Time } from '../kit/format.tsx';
+import { countText, say, Time } from '../kit/format.tsx';
 import { isRefusing, ResetText, tightestOf, windowText } from '../kit/limit-windows.tsx';
 import { MoreMenu } from '../kit/menu.tsx';
 import { Badge } from '../kit/page.tsx';
@@ -17,23 +17,18 @@ import type { RefusalsOfCaller, Usage } from '../types.ts';
 
 // The head of the screen of a key or a customer: what an operator can do, then its state, its tightest limit, and since when it is refused.
 
-export function CallerCard({
-  id,
-  state,
-  ended,
-  facts,
-  usage,
-  recent,
-}: {
-  id: string;
+interface CallerCardProps {
+  readonly id: string;
   /** The badge of its state. */
-  state: ComponentChildren;
+  readonly state: ComponentChildren;
   /** Why it admits no request, in place of its limits; null if it may. */
-  ended: ComponentChildren;
-  facts: ComponentChildren;
-  usage: Reading<Usage>;
-  recent: Resource<RefusalsOfCaller>;
-}) {
+  readonly ended: ComponentChildren;
+  readonly facts: ComponentChildren;
+  readonly usage: Reading<Usage>;
+  readonly recent: Resource<RefusalsOfCaller>;
+}
+
+export function CallerCard({ id, state, ended, facts, usage, recent }: CallerCardProps) {
   return (
     <div class="panel stack">
       <p class="row">
@@ -99,10 +94,8 @@ function Tightest({ of: { windows } }: { of: Usage }) {
   return (
     <div class="stack tight tightest">
       <p>
-        <strong>
-          {countText(remaining)} {unit} left
-        </strong>{' '}
-        of {countText(limit)} a {windowText(name, unit)} {remaining === 0 && <Badge kind="bad">Spent</Badge>}
+        <strong>{say`${countText(remaining)} ${unit} left`}</strong> of {countText(limit)} a {windowText(name, unit)}{' '}
+        {remaining === 0 && <Badge kind="bad">Spent</Badge>}
       </p>
       <Meter label="Used of the tightest limit" used={used} limit={limit} />
       <p class="muted">{used > 0 ? <ResetText form={form} at={resetAt} /> : 'Nothing used yet.'}</p>
@@ -110,21 +103,17 @@ function Tightest({ of: { windows } }: { of: Usage }) {
   );
 }
 
+interface LastCallProps {
+  readonly of: RefusalsOfCaller;
+  readonly isRefused: Reading<boolean>;
+  readonly isEnded: boolean;
+}
+
 /** @param isRefused whether a ban or a limit refuses its next request */
-function LastCall({
-  of: { last, refusedSince, complete },
-  isRefused,
-  isEnded,
-}: {
-  of: RefusalsOfCaller;
-  isRefused: Reading<boolean>;
-  isEnded: boolean;
-}) {
+function LastCall({ of: { last, refusedSince, complete }, isRefused, isEnded }: LastCallProps) {
   const since =
     refusedSince === null || isEnded || isRefused.state !== 'known' ? null : !isRefused.value ? (
-      <>
-        It was refused from <Time at={refusedSince} /> on; nothing refuses its next request.{' '}
-      </>
+      say`It was refused from ${<Time at={refusedSince} />} on; nothing refuses its next request. `
     ) : (
       <>
         <span class="bad">
@@ -135,13 +124,9 @@ function LastCall({
   return (
     <p class="muted">
       {since}
-      {last === null ? (
-        'No gateway remembers a request of it.'
-      ) : (
-        <>
-          Last request <Time at={last.at} /> from <code>{last.clientAddress}</code>.
-        </>
-      )}
+      {last === null
+        ? 'No gateway remembers a request of it.'
+        : say`Last request ${<Time at={last.at} />} from ${<code>{last.clientAddress}</code>}.`}
       {!complete && ' As far as this gateway knows: the store is away.'}
     </p>
   );
@@ -150,11 +135,11 @@ function LastCall({
 /** The verbs of the operations that screens place among their actions themselves. */
 const PLACED = ['lift', 'resume', 'topup', 'reset', 'rotate', 'end', 'move', 'suspend', 'revoke', 'delete'];
 
-/** The other operations on a key or a customer that need no input and that the reader may use. What ends a ban is among them only while there is one. */
+/** The other operations on a key or a customer that the reader may use. What ends a ban is among them only while there is one. */
 export function useFurtherActions(id: string, isBanned: boolean): readonly Action[] {
   const { role } = useSession();
   return OPERATIONS.filter((one) => {
-    const isMeant = isOn(id, one) && one.needsInput === undefined && !PLACED.includes(verbOf(one));
+    const isMeant = isOn(id, one) && one.effect !== undefined && !PLACED.includes(verbOf(one));
     return isMeant && (isBanned || one.endsBan === undefined) && may(role, one.role);
   }).map((one) => [verbOf(one), `${titleOf(verbOf(one))}…`, one.isFinal === true ? 'final' : 'more']);
 }

@@ -1,5 +1,5 @@
 import { CustomerLink } from '../kit/callers.tsx';
-import { countText, millisecondsOf, plural, Time, Until, UtcDay } from '../kit/format.tsx';
+import { countText, millisecondsOf, plural, say, Time, Until, UtcDay } from '../kit/format.tsx';
 import { isRefusing } from '../kit/limit-windows.tsx';
 import { Badge, Facts, Section } from '../kit/page.tsx';
 import { Good, NotKnown } from '../kit/seen.tsx';
@@ -13,14 +13,7 @@ import { type Standing, stateOf } from './caller-state.ts';
 export function SuspendedText({ since, until, reason }: NonNullable<KeyOrCustomer['suspended']>) {
   return (
     <>
-      <Time at={since} />,{' '}
-      {until === null ? (
-        'until it is resumed'
-      ) : (
-        <>
-          until <Until at={until} />
-        </>
-      )}
+      <Time at={since} />, {until === null ? 'until it is resumed' : say`until ${<Until at={until} />}`}
       {reason !== null && (
         <>
           <br />
@@ -36,11 +29,7 @@ export function StandingBadge({ of }: { of: Reading<Standing> }) {
   if (of.state !== 'known') return <NotKnown of={of} />;
   const { value } = of;
   if (value.kind === 'banned') {
-    return (
-      <Badge kind="bad">
-        Banned until <Until at={value.until} />
-      </Badge>
-    );
+    return <Badge kind="bad">{say`Banned until ${<Until at={value.until} />}`}</Badge>;
   }
   if (value.kind === 'refused') return <Badge kind="warn">Refused</Badge>;
   // Its limits say which window is spent.
@@ -65,27 +54,20 @@ export function LastFour({
 }: {
   of: { readonly secrets: readonly Pick<Key['secrets'][number], 'last4'>[] };
 }) {
-  return secrets.map(({ last4 }, i) => (
-    <>
-      {i > 0 && ', '}
-      <code>{last4 === null ? 'unknown' : `…${last4}`}</code>
-    </>
-  ));
+  return secrets.map(({ last4 }, i) => say`${i > 0 && ', '}${<code>{last4 === null ? 'unknown' : `…${last4}`}</code>}`);
+}
+
+interface CustomerStateProps {
+  readonly of: Customer;
+  readonly standing: Reading<CustomerStanding>;
+  readonly counts?: Reading<Usage>;
 }
 
 /**
  * The state of a customer, which is that of its keys.
  * @param counts what it has used; left out in a list
  */
-export function CustomerState({
-  of: customer,
-  standing,
-  counts,
-}: {
-  of: Customer;
-  standing: Reading<CustomerStanding>;
-  counts?: Reading<Usage>;
-}) {
+export function CustomerState({ of: customer, standing, counts }: CustomerStateProps) {
   const state = stateOf(customer);
   if (state === 'expired') return <Badge kind="plain">Expired</Badge>;
   if (state === 'suspended') return <Badge kind="warn">Suspended</Badge>;

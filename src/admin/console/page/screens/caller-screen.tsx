@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { Act, Go } from '../kit/act.tsx';
 import { auditHref, CustomerLink, isCustomer } from '../kit/callers.tsx';
 import { SelectField } from '../kit/dialog.tsx';
-import { plural, Time } from '../kit/format.tsx';
+import { plural, say, Time } from '../kit/format.tsx';
 import { later } from '../kit/later.tsx';
 import { Page, Section } from '../kit/page.tsx';
 import { NotKnown } from '../kit/seen.tsx';
@@ -111,16 +111,8 @@ export function CallerScreen({ rest }: { rest: string }) {
             ended={ended}
             facts={
               <>
-                {planName !== undefined && (
-                  <span>
-                    plan <strong>{planName}</strong>
-                  </span>
-                )}
-                {key?.customer && (
-                  <span>
-                    of <CustomerLink {...key.customer} />
-                  </span>
-                )}
+                {planName !== undefined && <span>{say`plan ${<strong>{planName}</strong>}`}</span>}
+                {key?.customer && <span>{say`of ${<CustomerLink {...key.customer} />}`}</span>}
               </>
             }
             usage={usage.reading}
@@ -171,26 +163,11 @@ const STATUS_OF_CUSTOMER: Readonly<Record<string, number>> = { suspended: 403, u
 /** Why a key, or no key of a customer, admits a request, whatever the limits are; null if it may. */
 function endedText(record: ShownKey | ShownCustomer, changes: ChangePage | null): ComponentChildren {
   const key = 'secrets' in record ? record : null;
-  const refused = (status: number, why: ComponentChildren) => (
-    <>
-      Each request{key === null && ' of its keys'} gets a {status}: {why}
-    </>
-  );
+  const refused = (status: number, why: ComponentChildren) =>
+    say`Each request${key === null && ' of its keys'} gets a ${status}: ${why}`;
   const state = stateOf(record);
-  if (state === 'suspended')
-    return refused(
-      403,
-      <>
-        suspended since <SuspendedText {...record.suspended!} />
-      </>,
-    );
-  if (state === 'expired')
-    return refused(
-      401,
-      <>
-        expired <Time at={record.expiresAt!} />.
-      </>,
-    );
+  if (state === 'suspended') return refused(403, say`suspended since ${<SuspendedText {...record.suspended!} />}`);
+  if (state === 'expired') return refused(401, say`expired ${<Time at={record.expiresAt!} />}.`);
   const why = key === null ? null : refusalOf(key);
   if (why === null) return null;
   if (state === 'active') return refused(STATUS_OF_CUSTOMER[key!.customer!.state] ?? 401, `${why}.`);
@@ -199,13 +176,7 @@ function endedText(record: ShownKey | ShownCustomer, changes: ChangePage | null)
     401,
     <>
       revoked <Time at={key!.revokedAt!} />
-      {revoked && (
-        <>
-          {' '}
-          by <bdi>{actorText(revoked.actor)}</bdi>
-        </>
-      )}
-      .
+      {revoked && say` by ${<bdi>{actorText(revoked.actor)}</bdi>}`}.
     </>,
   );
 }
@@ -232,7 +203,7 @@ function CallerActions({ id, of, usage, banned, open }: ActionsProps) {
     mayChange && isLive && of?.suspended !== undefined && ['resume', 'Resume…', 'primary'],
     mayChange && isLive && ['topup', 'Top up…', ''],
     mayChange && isLive && ['reset', 'Reset usage…', ''],
-    mayChange && isLive && ['edit', 'Edit…', ''],
+    mayChange && isLive && ['update', 'Edit…', ''],
     mayChange && key !== null && isLive && state !== 'expired' && ['rotate', 'Rotate the secret…', 'more'],
     mayChange && key !== null && isLive && ['move', 'Move…', 'more'],
     mayChange && suspends && ['suspend', 'Suspend…', 'more'],

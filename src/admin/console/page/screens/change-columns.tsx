@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import type { Column } from '../kit/data-table.tsx';
+import { type Column, Lines } from '../kit/data-table.tsx';
 import { countText, Time } from '../kit/format.tsx';
 import { Badge, type BadgeKind } from '../kit/page.tsx';
 import type { Change } from '../types.ts';
@@ -46,10 +46,9 @@ export const CHANGE_COLUMNS: readonly Column<Change>[] = [
 function ActorName(actor: Change['actor']) {
   const { kind } = actor;
   return (
-    <span class="lines">
+    <Lines note={kind === 'shell' ? `shell on ${actor.host}` : KINDS[kind]}>
       <bdi class={kind === 'file' ? 'nowrap' : ''}>{actorText(actor)}</bdi>
-      <span class="muted">{kind === 'shell' ? <>shell on {actor.host}</> : KINDS[kind]}</span>
-    </span>
+    </Lines>
   );
 }
 
@@ -66,13 +65,9 @@ function Outcome({ action, outcome, code, count }: Change) {
   const [title, kind] = isFile ? (['Refused', 'bad'] as const) : known;
   const times = count > 1 ? ` ×${countText(count)}` : '';
   return (
-    <span class="lines">
-      <Badge kind={kind}>
-        {title}
-        {times}
-      </Badge>
-      <span class="muted">{code !== null && <code>{code}</code>}</span>
-    </span>
+    <Lines note={code !== null && <code>{code}</code>}>
+      <Badge kind={kind}>{`${title}${times}`}</Badge>
+    </Lines>
   );
 }
 

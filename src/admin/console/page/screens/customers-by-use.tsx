@@ -1,10 +1,10 @@
 import { Act } from '../kit/act.tsx';
-import { CallerName } from '../kit/callers.tsx';
+import { callerColumn } from '../kit/callers.tsx';
 import { Meter } from '../kit/charts.tsx';
 import { saveCsv } from '../kit/csv.ts';
 import { type Column, Table } from '../kit/data-table.tsx';
 import { type Filter, FilterBar, filtersIn } from '../kit/filters.tsx';
-import { changeText, countText, plural, shareText, Time } from '../kit/format.tsx';
+import { changeText, countText, plural } from '../kit/format.tsx';
 import { Page } from '../kit/page.tsx';
 import { Segments } from '../kit/segments.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
@@ -50,16 +50,13 @@ export function CustomersByUse() {
       <Shown of={found} what="the customers">
         {({ customers, matching, isWhole, unreadable }) => (
           <div class="stack">
-            {customers.length === 0 ? (
-              <Empty title="No customer has used so much." />
-            ) : (
-              <Table
-                caption="Customers, the largest share first"
-                rows={customers}
-                keyOf={({ id }) => id}
-                columns={columnsWith(standing)}
-              />
-            )}
+            <Table
+              caption="Customers, the largest share first"
+              rows={customers}
+              keyOf={({ id }) => id}
+              columns={columnsWith(standing)}
+              empty={<Empty title="No customer has used so much." />}
+            />
             <UnreadableRows rows={unreadable} noun="customer" />
             <p class="row muted">
               {plural(customers.length, 'customer')} of {countText(matching)}
@@ -75,12 +72,7 @@ export function CustomersByUse() {
 
 function columnsWith(standing: (id: string) => Reading<CustomerStanding>): readonly Column<CustomerByUse>[] {
   return [
-    {
-      title: 'Customer',
-      isName: true,
-      sort: ({ id, name }) => name ?? id,
-      cell: ({ id, name }) => <CallerName id={id} name={name} owner={null} />,
-    },
+    callerColumn('Customer', false),
     { title: 'Plan', of: ({ plan }) => plan },
     {
       title: 'Used',
@@ -95,12 +87,7 @@ function columnsWith(standing: (id: string) => Reading<CustomerStanding>): reado
           </>
         ),
     },
-    {
-      title: 'Share',
-      isNumber: true,
-      sort: ({ use }) => use?.share ?? -1,
-      cell: ({ use }) => (use?.share == null ? '–' : shareText(use.share)),
-    },
+    { title: 'Share', as: 'share', of: ({ use }) => use?.share },
     {
       title: 'Last 7 days',
       isNumber: true,
@@ -116,11 +103,7 @@ function columnsWith(standing: (id: string) => Reading<CustomerStanding>): reado
           </>
         ),
     },
-    {
-      title: 'Runs out',
-      sort: ({ use }) => use?.runsOutAt ?? '9',
-      cell: ({ use }) => (use?.runsOutAt == null ? '–' : <Time at={use.runsOutAt} dayOnly={true} />),
-    },
+    { title: 'Runs out', as: 'day', of: ({ use }) => use?.runsOutAt },
     { title: 'Keys', as: 'count', of: ({ keys }) => keys },
     { title: 'State', cell: (one) => <CustomerState of={one} standing={standing(one.id)} /> },
   ];

@@ -1,5 +1,5 @@
 import { SEARCHED } from '../attributes.js';
-import { CallerName } from '../kit/callers.tsx';
+import { callerColumn } from '../kit/callers.tsx';
 import { type Selection, Table } from '../kit/data-table.tsx';
 import { type Filter, SPANS } from '../kit/filters.tsx';
 import { later } from '../kit/later.tsx';
@@ -11,7 +11,7 @@ import { useCustomerStandings } from './caller-state.ts';
 import { CustomersByUse, HowListed } from './customers-by-use.tsx';
 import { ListScreen } from './list-screen.tsx';
 
-const CreateDialog = later(async () => (await import('./key-form.tsx')).CreateCustomerDialog);
+const CreateDialog = later(async () => (await import('./opened-dialog.tsx')).CreateCustomerDialog);
 
 /** Those of `GET /admin/customers`. */
 const FILTERS: readonly Filter[] = [
@@ -46,13 +46,12 @@ export function Customers() {
   );
 }
 
-function CustomerTable({
-  customers,
-  selection,
-}: {
-  customers: readonly Customer[];
-  selection: Selection<Customer> | undefined;
-}) {
+interface CustomerTableProps {
+  readonly customers: readonly Customer[];
+  readonly selection: Selection<Customer> | undefined;
+}
+
+function CustomerTable({ customers, selection }: CustomerTableProps) {
   const standing = useCustomerStandings(customers.map(({ id }) => id));
   return (
     <Table
@@ -61,18 +60,12 @@ function CustomerTable({
       selection={selection}
       keyOf={({ id }: Customer) => id}
       columns={[
-        {
-          title: 'Customer',
-          isName: true,
-          share: 40,
-          sort: ({ id, name }: Customer) => name ?? id,
-          cell: ({ id, name }: Customer) => <CallerName id={id} name={name} owner={null} />,
-        },
-        { title: 'Plan', share: 12, of: ({ plan }: Customer) => plan },
+        callerColumn('Customer', false, 32),
+        { title: 'Plan', share: 10, of: ({ plan }: Customer) => plan },
         ...ATTRIBUTE_COLUMNS,
-        { title: 'Created', share: 12, as: 'day', of: ({ createdAt }: Customer) => createdAt },
-        { title: 'Expires', share: 12, as: 'day', of: ({ expiresAt }: Customer) => expiresAt, none: 'never' },
-        { title: 'State', share: 12, cell: (one: Customer) => <CustomerState of={one} standing={standing(one.id)} /> },
+        { title: 'Created', share: 13, as: 'day', of: ({ createdAt }: Customer) => createdAt },
+        { title: 'Expires', share: 13, as: 'day', of: ({ expiresAt }: Customer) => expiresAt, none: 'never' },
+        { title: 'State', share: 14, cell: (one: Customer) => <CustomerState of={one} standing={standing(one.id)} /> },
       ]}
     />
   );

@@ -13,6 +13,7 @@ import {
   millisecondsOf,
   Prose,
   plural,
+  say,
   Time,
   Until,
   useNow,
@@ -155,15 +156,9 @@ function NotFound({ id, message, retry }: { id: string; message: string; retry: 
       <p>Refused and failed requests are kept, and none that your service answered without an error.</p>
       <p class="muted">{message}</p>
       <ul class="bullets">
-        <li>
-          Compare the id with the response: <code>{id}</code>.
-        </li>
-        <li>
-          Look at <a href={hrefOf('/keys')}>the caller’s key</a>.
-        </li>
-        <li>
-          Watch <a href={hrefOf('/live')}>Requests</a> while the caller tries again.
-        </li>
+        <li>{say`Compare the id with the response: ${<code>{id}</code>}.`}</li>
+        <li>{say`Look at ${<a href={hrefOf('/keys')}>the caller’s key</a>}.`}</li>
+        <li>{say`Watch ${<a href={hrefOf('/live')}>Requests</a>} while the caller tries again.`}</li>
       </ul>
       <p>
         <Act text="Try again" on={retry} />
@@ -209,9 +204,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
       </p>
       <p class="before">
         {isOver ? (
-          <>
-            What refused the request is over. <Since usage={counts} of={refusal} ended={ended} />
-          </>
+          say`What refused the request is over. ${<Since usage={counts} of={refusal} ended={ended} />}`
         ) : (
           <Prose text={refusal.advice} />
         )}
@@ -243,9 +236,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
       )}
       <ol class="timeline">
         <Step title="The request came">
-          <p>
-            <Time at={refusal.at} /> from <code>{refusal.clientAddress}</code>
-          </p>
+          <p>{say`${<Time at={refusal.at} />} from ${<code>{refusal.clientAddress}</code>}`}</p>
           <p class="break">
             <code>
               {refusal.method} <bdi>{refusal.path ?? '(not readable)'}</bdi>
@@ -297,9 +288,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
                   {countText(used)} of {countText(limit)} {unit} used, {countText(remaining)} left
                   {needed > 1 && `; the request takes ${countText(needed)} in advance`}{' '}
                   {ofPlan(of) !== undefined && (
-                    <span class="muted">
-                      own limit; plan {plan} gives {countText(ofPlan(of)!)}
-                    </span>
+                    <span class="muted">{say`own limit; plan ${plan} gives ${countText(ofPlan(of)!)}`}</span>
                   )}
                 </p>
               </li>
@@ -348,11 +337,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
             </p>
           ) : (
             <p>
-              {!isAhead && (
-                <>
-                  <Time at={retryAt} />: that has passed.{' '}
-                </>
-              )}
+              {!isAhead && say`${<Time at={retryAt} />}: that has passed. `}
               <Since usage={counts} of={refusal} ended={ended} />
             </p>
           )}
@@ -364,9 +349,7 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
                 <>
                   {ban !== null && (
                     <p class="before">
-                      <Badge kind="bad">
-                        Banned until <Until at={ban.until} />
-                      </Badge>
+                      <Badge kind="bad">{say`Banned until ${<Until at={ban.until} />}`}</Badge>
                     </p>
                   )}
                   <WindowList of={windows} undo={isLive ? undo : undefined} />
@@ -382,22 +365,10 @@ function Explained({ of: refusal, help }: { of: Refusal; help: (helping: Helping
 
 /** @param at when the ban of the refusal was to end, in Unix seconds. @param isOver whether it does not refuse any more */
 function BanEnd({ of, at, isOver, now }: { of: Refusal; at: number; isOver: boolean; now: number }) {
-  if (at * 1_000 <= now)
-    return (
-      <>
-        ended <Time at={at} />
-      </>
-    );
-  return isOver ? (
-    <>
-      was lifted
-      <Lift of={of} />. It would have ended <Time at={at} />
-    </>
-  ) : (
-    <>
-      until <Until at={at} />
-    </>
-  );
+  if (at * 1_000 <= now) return say`ended ${<Time at={at} />}`;
+  return isOver
+    ? say`was lifted${<Lift of={of} />}. It would have ended ${<Time at={at} />}`
+    : say`until ${<Until at={at} />}`;
 }
 
 /** Who lifted the ban of a refusal, when and why, as far as it is recorded. */
@@ -412,12 +383,7 @@ function Lift({ of: { consumerId, at } }: { of: Refusal }) {
     <>
       {' '}
       <Time at={lift.time} /> by <bdi>{actorText(lift.actor)}</bdi>
-      {typeof reason === 'string' && (
-        <>
-          {' '}
-          (<bdi>{reason}</bdi>)
-        </>
-      )}
+      {typeof reason === 'string' && say` (${<bdi>{reason}</bdi>})`}
     </>
   );
 }

@@ -1,6 +1,6 @@
 import { Act } from '../kit/act.tsx';
 import { type Column, Table } from '../kit/data-table.tsx';
-import { Time, Until, UtcDay } from '../kit/format.tsx';
+import { say, Time, Until, UtcDay } from '../kit/format.tsx';
 import { Section } from '../kit/page.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
 import type { Resource } from '../requests.ts';
@@ -11,13 +11,12 @@ import { hasEnded, stateOf } from './caller-state.ts';
 
 // What changes seldom about a key: its secrets, and the deprecated routes that it calls.
 
-export function Secrets({
-  of: key,
-  open,
-}: {
-  of: ShownKey;
-  open: (dialog: string, secret?: Key['secrets'][number]) => void;
-}) {
+interface SecretsProps {
+  readonly of: ShownKey;
+  readonly open: (dialog: string, secret?: Key['secrets'][number]) => void;
+}
+
+export function Secrets({ of: key, open }: SecretsProps) {
   const mayRotate = useMay('operator') && !hasEnded(key);
   const mayEnd = useMay('operator') && stateOf(key) !== 'revoked' && key.secrets.length > 1;
   return (
@@ -33,14 +32,8 @@ export function Secrets({
               </strong>
               <span class="muted">
                 Created <Time at={secret.createdAt} dayOnly={true} />,{' '}
-                {secret.lastUsedOn === null ? (
-                  'no use recorded'
-                ) : (
-                  <>
-                    last used <UtcDay of={secret.lastUsedOn} />
-                  </>
-                )}
-                , ends {secret.expiresAt === null ? 'together with the key' : <Until at={secret.expiresAt} />}
+                {secret.lastUsedOn === null ? 'no use recorded' : say`last used ${<UtcDay of={secret.lastUsedOn} />}`},
+                ends {secret.expiresAt === null ? 'together with the key' : <Until at={secret.expiresAt} />}
               </span>
               {mayEnd && (
                 <Act
@@ -66,18 +59,15 @@ export function Deprecated({ routes }: { routes: Resource<DeprecatedRoutes> }) {
   return (
     <Section title="Deprecated routes" note="In the last 30 days.">
       <Shown of={routes} what="the deprecated routes">
-        {({ routes }: DeprecatedRoutes) =>
-          routes.length === 0 ? (
-            <Empty title="No calls of deprecated routes." />
-          ) : (
-            <Table
-              caption="Deprecated routes that this key calls"
-              rows={routes}
-              keyOf={({ route, methods }) => `${methods} ${route}`}
-              columns={ROUTES}
-            />
-          )
-        }
+        {({ routes }: DeprecatedRoutes) => (
+          <Table
+            caption="Deprecated routes that this key calls"
+            rows={routes}
+            keyOf={({ route, methods }) => `${methods} ${route}`}
+            columns={ROUTES}
+            empty={<Empty title="No calls of deprecated routes." />}
+          />
+        )}
       </Shown>
     </Section>
   );

@@ -3,6 +3,7 @@ import { SEARCHED } from '../attributes.js';
 import { Act, Go } from '../kit/act.tsx';
 import { isCustomer, isWholeId } from '../kit/callers.tsx';
 import { type Filter, SPANS } from '../kit/filters.tsx';
+import { say } from '../kit/format.tsx';
 import { later } from '../kit/later.tsx';
 import { Badge } from '../kit/page.tsx';
 import { navigate, usePlace } from '../place.ts';
@@ -12,7 +13,7 @@ import { FILTERED, recordRows } from './attribute-fields.tsx';
 import { KeyTable } from './key-table.tsx';
 import { ListScreen } from './list-screen.tsx';
 
-const CreateDialog = later(async () => (await import('./key-form.tsx')).CreateDialog);
+const CreateDialog = later(async () => (await import('./opened-dialog.tsx')).CreateDialog);
 
 /** Those of `GET /admin/keys`. */
 const FILTERS: readonly Filter[] = [
@@ -53,11 +54,7 @@ export function Keys() {
       tableOf={(keys: readonly Key[], selection) => <KeyTable keys={keys} selection={selection} />}
       csv={(keys: readonly Key[]) => recordRows(keys)}
       bulk={['suspend', 'resume', 'lift', 'move']}
-      none={
-        <p>
-          Create one here, or with <code>tollgate keys create</code>.
-        </p>
-      }
+      none={<p>{say`Create one here, or with ${<code>tollgate keys create</code>}.`}</p>}
       leftOut={query.get('all') === 'true' ? '' : 'Revoked ones were left out.'}
       Create={CreateDialog}
       instead={secret !== null && !('error' in secret) ? found : null}
@@ -119,14 +116,9 @@ function FoundSecret({ found, back }: { found: FoundBySecret; back: () => void }
   return (
     <div class="panel stack">
       <p role="status">
-        {isCurrent ? (
-          'This secret belongs to this key:'
-        ) : (
-          <>
-            <Badge kind="warn">This secret no longer works:</Badge> it was rotated away or has expired. It belonged to
-            this key:
-          </>
-        )}
+        {isCurrent
+          ? 'This secret belongs to this key:'
+          : say`${<Badge kind="warn">This secret no longer works:</Badge>} it was rotated away or has expired. It belonged to this key:`}
       </p>
       <KeyTable keys={[key]} />
       <p class="row">

@@ -19,22 +19,21 @@ export function LastChanges({ id, what, changes }: { id: string; what: string; c
       <Shown of={changes} what="the changes">
         {({ changes, unreadable, cursor }: ChangePage) => (
           <>
-            {changes.length === 0 ? (
-              <Empty
-                title={
-                  cursor === null
-                    ? `No change of this ${what} is recorded.`
-                    : `The latest changes do not concern this ${what}. Audit goes further back.`
-                }
-              />
-            ) : (
-              <Table
-                caption={`Last changes of this ${what}`}
-                rows={changes}
-                keyOf={(change: Change) => change.id}
-                columns={CHANGE_COLUMNS}
-              />
-            )}
+            <Table
+              caption={`Last changes of this ${what}`}
+              rows={changes}
+              keyOf={(change: Change) => change.id}
+              columns={CHANGE_COLUMNS}
+              empty={
+                <Empty
+                  title={
+                    cursor === null
+                      ? `No change of this ${what} is recorded.`
+                      : `The latest changes do not concern this ${what}. Audit goes further back.`
+                  }
+                />
+              }
+            />
             <UnreadableRows rows={unreadable} noun="change" />
           </>
         )}

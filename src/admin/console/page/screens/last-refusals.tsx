@@ -1,4 +1,5 @@
 import { type Column, Table } from '../kit/data-table.tsx';
+import { say } from '../kit/format.tsx';
 import { Section } from '../kit/page.tsx';
 import { calm, Empty, Shown } from '../kit/states.tsx';
 import { hrefOf } from '../place.ts';
@@ -23,11 +24,7 @@ const COLUMNS: readonly Column<Refusal>[] = [
   {
     title: 'Refusal',
     sort: ({ code }) => code,
-    cell: ({ status, code }) => (
-      <>
-        {status} {code !== '' && <code class="nowrap">{code}</code>}
-      </>
-    ),
+    cell: ({ status, code }) => say`${status} ${code !== '' && <code class="nowrap">{code}</code>}`,
   },
   { title: 'Address', as: 'code', of: ({ clientAddress }) => clientAddress },
 ];
@@ -40,21 +37,20 @@ export function LastRefusals({ id, recent }: { id: string; recent: Resource<Refu
   return (
     <Section title="Last refusals" note={requests}>
       <Shown of={calm(recent)} what="the refusals">
-        {({ refusals }) =>
-          refusals.length === 0 ? (
-            <Empty title="No refusals.">
-              <p>Each gateway remembers its last 10,000, until it ends.</p>
-            </Empty>
-          ) : (
-            <Table
-              caption="Last refusals, newest first"
-              rows={refusals}
-              keyOf={({ requestId, at }) => `${at} ${requestId}`}
-              columns={COLUMNS}
-              least={LEAST}
-            />
-          )
-        }
+        {({ refusals }) => (
+          <Table
+            caption="Last refusals, newest first"
+            rows={refusals}
+            keyOf={({ requestId, at }) => `${at} ${requestId}`}
+            columns={COLUMNS}
+            least={LEAST}
+            empty={
+              <Empty title="No refusals.">
+                <p>Each gateway remembers its last 10,000, until it ends.</p>
+              </Empty>
+            }
+          />
+        )}
       </Shown>
     </Section>
   );

@@ -4,13 +4,13 @@ import { CallerChoice, useNamedCaller } from '../kit/caller-field.tsx';
 import { callerHref, isCallerId } from '../kit/callers.tsx';
 import { CopyIcon } from '../kit/copy.tsx';
 import { requestCommand } from '../kit/curl.ts';
-import { type Column, Table } from '../kit/data-table.tsx';
+import { type Column, Lines, Table } from '../kit/data-table.tsx';
 import { type Filter, FilterBar, filtersIn } from '../kit/filters.tsx';
 import { countText, plural, rateText, Time } from '../kit/format.tsx';
 import { useNames } from '../kit/names.ts';
 import { Badge, Page } from '../kit/page.tsx';
 import { Aged, Good } from '../kit/seen.tsx';
-import { Empty, Loading } from '../kit/states.tsx';
+import { Banner, Empty, Loading } from '../kit/states.tsx';
 import { VERDICTS, VerdictBadge } from '../kit/verdict-badge.tsx';
 import { hrefOf, usePlace } from '../place.ts';
 import { ifKnown } from '../reading.ts';
@@ -169,10 +169,9 @@ function Tail({ filter }: { filter: string }) {
         </p>
       )}
       {isAway && (
-        <div class="banner" role="alert">
-          <p class="state-title">The store is away</p>
+        <Banner title="The store is away">
           <p>Only requests of the gateway that serves this page are shown until it is back.</p>
-        </div>
+        </Banner>
       )}
       {skipped > 0 && (
         <p class="hint">Skipped requests came faster than a tail shows them. Filter to see all that matter.</p>
@@ -213,10 +212,9 @@ const columnsOf = (fleet: readonly Gateway[], names: Names): readonly Column<Row
   {
     title: 'Time',
     cell: ({ at, gateway }) => (
-      <span class="lines">
+      <Lines note={gatewayNames(fleet).get(gateway) ?? gateway}>
         <Time at={at} />
-        <span class="muted">{gatewayNames(fleet).get(gateway) ?? gateway}</span>
-      </span>
+      </Lines>
     ),
   },
   {
@@ -242,7 +240,7 @@ const columnsOf = (fleet: readonly Gateway[], names: Names): readonly Column<Row
   {
     title: 'Caller',
     cell: ({ consumerId, plan, clientAddress }) => (
-      <span class="lines">
+      <Lines note={consumerId === null ? 'not known' : `${plan === null ? '' : `${plan}, `}${clientAddress}`}>
         {consumerId === null ? (
           <span>{clientAddress}</span>
         ) : isCallerId(consumerId) ? (
@@ -252,10 +250,7 @@ const columnsOf = (fleet: readonly Gateway[], names: Names): readonly Column<Row
         ) : (
           <code>{consumerId}</code>
         )}
-        <span class="muted">
-          {consumerId === null ? 'not known' : `${plan === null ? '' : `${plan}, `}${clientAddress}`}
-        </span>
-      </span>
+      </Lines>
     ),
   },
   {
@@ -281,10 +276,9 @@ const columnsOf = (fleet: readonly Gateway[], names: Names): readonly Column<Row
   {
     title: 'Status',
     cell: ({ status, code }) => (
-      <span class="lines">
-        <span class={status >= 500 ? 'bad' : status >= 400 ? 'warn' : ''}>{status}</span>{' '}
-        <span class="muted">{code !== null && <code>{code}</code>}</span>
-      </span>
+      <Lines note={code !== null && <code>{code}</code>}>
+        <span class={status >= 500 ? 'bad' : status >= 400 ? 'warn' : ''}>{status}</span>
+      </Lines>
     ),
   },
   { title: 'Took', isNumber: true, cell: ({ totalMs }) => `${rateText(totalMs)} ms` },

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import type { Helped } from '../help.tsx';
 import { HelpDialog } from '../help-later.ts';
 import { Act } from '../kit/act.tsx';
-import { CallerName, callerHref, nameOf } from '../kit/callers.tsx';
+import { CallerName, callerColumn, callerHref, nameOf } from '../kit/callers.tsx';
 import { type Bar, BarChart, BY_QUOTA, Meter, type Series } from '../kit/charts.tsx';
 import { type Column, Table } from '../kit/data-table.tsx';
 import { type Filter, FilterBar, filtersIn } from '../kit/filters.tsx';
@@ -15,13 +15,14 @@ import {
   ordinal,
   percentText,
   plural,
+  say,
   Time,
   useNow,
 } from '../kit/format.tsx';
 import { WINDOWS, windowText } from '../kit/limit-windows.tsx';
-import { Badge, Facts, Note, Page, Section } from '../kit/page.tsx';
+import { Badge, Facts, Note, Page, Section, Tile } from '../kit/page.tsx';
 import { Aged, Good, useIsOld } from '../kit/seen.tsx';
-import { Empty, Loading, Shown } from '../kit/states.tsx';
+import { Banner, Empty, Loading, Shown } from '../kit/states.tsx';
 import { Tabs } from '../kit/tabs.tsx';
 import { UnreadableRows } from '../kit/unreadable-rows.tsx';
 import { changeQuery, usePlace } from '../place.ts';
@@ -86,10 +87,11 @@ function Outage({ gateways: { complete, gateways, lastKnown } }: { gateways: Now
   if (away.length === 0) return null;
   const { outage } = away[0]!;
   return (
-    <div class="banner" role="alert">
-      <p class="state-title">
-        {outage === null ? 'The store is away' : `The store has been away for ${lengthText(outage.lastsMs / 1_000)}`}
-      </p>
+    <Banner
+      title={
+        outage === null ? 'The store is away' : `The store has been away for ${lengthText(outage.lastsMs / 1_000)}`
+      }
+    >
       <p>
         {complete
           ? `${plural(away.length, 'gateway')} of ${gateways.length} cannot reach it`
@@ -97,7 +99,7 @@ function Outage({ gateways: { complete, gateways, lastKnown } }: { gateways: Now
         {outage === null ? '' : `: ${sentence(outage.reason)}`}. Callers are served as <code>redis.onFailure</code>{' '}
         says; what is admitted meanwhile is counted when the store is back. The lists below need the store.
       </p>
-    </div>
+    </Banner>
   );
 }
 
@@ -232,31 +234,29 @@ function Figure({ title, kind, count, course }: FigureOf & { count: number; cour
     (value, i) => `${(100 * i) / Math.max(1, course.length - 1)},${27 - (26 * value) / highest}`,
   );
   return (
-    <div>
-      <dt>{title}</dt>
-      <dd class={count > 0 ? kind : ''}>
-        {countText(count)}
-        <span class="unit"> a minute</span>
-      </dd>
-      <dd>
+    <Tile
+      title={title}
+      unit="a minute"
+      kind={count > 0 ? kind : undefined}
+      below={
         <svg class="course" viewBox="0 0 100 28" preserveAspectRatio="none" aria-hidden="true">
           <polyline points={points.join(' ')} vector-effect="non-scaling-stroke" />
         </svg>
-      </dd>
-    </div>
+      }
+    >
+      {countText(count)}
+    </Tile>
   );
 }
 
+interface CallersProps {
+  readonly of: Known<NowEvent>;
+  readonly lists: Reading<Lists>;
+  readonly help: (helped: Helped) => void;
+}
+
 /** The callers that need someone, in one table with tabs. */
-function Callers({
-  of: now,
-  lists,
-  help,
-}: {
-  of: Known<NowEvent>;
-  lists: Reading<Lists>;
-  help: (helped: Helped) => void;
-}) {
+function Callers({ of: now, lists, help }: CallersProps) {
   const asked = usePlace().query.get('callers');
   const { mostRefused, refusedCallers, gateways } = now.value;
   const tabs = [
@@ -335,7 +335,7 @@ function RefusedKeys({ now, keys, help }: { now: NowEvent; keys: readonly Refuse
 }
 
 const REFUSED_COLUMNS: readonly Column<Refused>[] = [
-  { title: 'Key', isName: true, cell: (key) => <CallerName {...key} /> },
+  callerColumn('Key'),
   { title: 'Plan', of: ({ plan }) => plan },
   {
     title: 'State',
@@ -361,7 +361,7 @@ function TopUpButton({ of: key, help }: { of: Refused | Near; help: (helped: Hel
 }
 
 const MOST_REFUSED_COLUMNS: readonly Column<MostRefused>[] = [
-  { title: 'Key', isName: true, cell: (key) => <CallerName {...key} /> },
+  callerColumn('Key'),
   { title: 'Plan', of: ({ plan }) => plan },
   { title: 'Refused', as: 'count', of: ({ refused }) => refused },
   { title: 'Banned', as: 'count', of: ({ banned }) => banned },
@@ -378,11 +378,7 @@ function MostRefusedKeys({ keys, callers, isAway }: MostRefusedProps) {
   if (keys.length === 0) return <Empty title={title} />;
   return (
     <>
-      {callers > keys.length && (
-        <p class="hint">
-          The first {keys.length} of {plural(callers, 'caller')}.
-        </p>
-      )}
+      {callers > keys.length && <p class="hint">{say`The first ${keys.length} of ${plural(callers, 'caller')}.`}</p>}
       <Table
         caption="Keys that were refused most in ten minutes"
         rows={keys}
@@ -460,9 +456,7 @@ const NEAR_COLUMNS: readonly Column<NearGroup>[] = [
                 <a href={callerHref(id)}>
                   <bdi>{nameOf({ id, name })}</bdi>
                 </a>{' '}
-                <span class="muted">
-                  {percentText(used, limit)} of the {windowText(window)}
-                </span>
+                <span class="muted">{say`${percentText(used, limit)} of the ${windowText(window)}`}</span>
               </li>
             ))}
           </ul>
@@ -560,9 +554,7 @@ function GatewayCard(gateway: Gateway & { title: string; seen: Known<unknown> })
           [
             'Targets',
             down.length === 0 ? (
-              <Good of={seen}>
-                {targets.length} of {targets.length} up
-              </Good>
+              <Good of={seen}>{say`${targets.length} of ${targets.length} up`}</Good>
             ) : (
               <Badge kind="bad">
                 {targets.length - down.length} of {targets.length} up; down: {down.map(({ name }) => name).join(', ')}
@@ -577,9 +569,7 @@ function GatewayCard(gateway: Gateway & { title: string; seen: Known<unknown> })
               ) : (
                 <Good of={seen}>In force</Good>
               )}
-              <Note>
-                gateway <code>{versions.settings}</code>, plans <code>{versions.plans}</code>
-              </Note>
+              <Note>{say`gateway ${<code>{versions.settings}</code>}, plans ${<code>{versions.plans}</code>}`}</Note>
             </>,
           ],
           [

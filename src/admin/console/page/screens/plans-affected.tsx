@@ -1,9 +1,9 @@
 import { useState } from 'preact/hooks';
 import { callersText } from '../../../../model/caller-count.ts';
 import { Act } from '../kit/act.tsx';
-import { CallerName } from '../kit/callers.tsx';
+import { callerColumn } from '../kit/callers.tsx';
 import { type Column, Table } from '../kit/data-table.tsx';
-import { countText, Prose } from '../kit/format.tsx';
+import { countText, Prose, say } from '../kit/format.tsx';
 import type { AffectedCaller, AffectedPlan } from '../types.ts';
 
 // The keys and customers for which a change of plans changes something.
@@ -22,12 +22,7 @@ export function Affected({ affected }: { affected: readonly AffectedPlan[] | nul
 }
 
 const COLUMNS: readonly Column<AffectedCaller>[] = [
-  {
-    title: 'Name',
-    isName: true,
-    sort: ({ id, name }) => name ?? id,
-    cell: ({ id, name, owner }) => <CallerName id={id} name={name} owner={owner} />,
-  },
+  callerColumn('Name'),
   { title: 'Limits', cell: ({ limits, breaks }) => <Limits of={limits} breaks={breaks} /> },
 ];
 
@@ -56,12 +51,10 @@ function OfPlan({ plan, keys, customers, keysOfCustomers, callers }: AffectedPla
 function Limits({ of: limits, breaks }: { of: AffectedCaller['limits']; breaks: boolean }) {
   if (breaks) return <span class="badge bad">Could not be served any more</span>;
   if (limits.length === 0) return <span class="muted">unchanged; other settings of the plan change</span>;
-  return limits.map(({ window, from, to }, i) => (
-    <>
-      {i > 0 && ', '}
-      {window} {limitText(from)} → <strong>{limitText(to)}</strong>
-    </>
-  ));
+  return limits.map(
+    ({ window, from, to }, i) =>
+      say`${i > 0 && ', '}${window} ${limitText(from)} → ${<strong>{limitText(to)}</strong>}`,
+  );
 }
 
 function limitText(limit: AffectedCaller['limits'][number]['from']): string {

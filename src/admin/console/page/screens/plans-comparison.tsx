@@ -6,8 +6,21 @@ import { Empty, Problem } from '../kit/states.tsx';
 import { isPassing, request } from '../requests.ts';
 import type { Compared } from '../types.ts';
 
+/** Of the reason of a change of plans. */
+export const WHY_PLANS = {
+  reason: { hint: 'Why, such as a ticket: for operators, in the history and the record of changes.' },
+};
+
 /** How long after a temporary failure the gateway is asked again, in milliseconds. */
 export const RETRY_MS = 3_000;
+
+interface WithComparisonProps {
+  readonly text: string;
+  readonly against: string;
+  readonly known: Compared | null;
+  readonly keep: (compared: Compared) => void;
+  readonly children: (compared: Compared) => ComponentChildren;
+}
 
 /**
  * Compares a text of plans.yaml with the plans in force and with the file, and shows the result.
@@ -15,19 +28,7 @@ export const RETRY_MS = 3_000;
  * @param known the result for this text; null if there is none yet
  * @param keep remembers the result, and gives it back as `known`
  */
-export function WithComparison({
-  text,
-  against,
-  known,
-  keep,
-  children,
-}: {
-  text: string;
-  against: string;
-  known: Compared | null;
-  keep: (compared: Compared) => void;
-  children: (compared: Compared) => ComponentChildren;
-}) {
+export function WithComparison({ text, against, known, keep, children }: WithComparisonProps) {
   const run = useRun();
   const compare = () =>
     run.start(async (signal) => {

@@ -3,13 +3,15 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { callersText } from '../../../../model/caller-count.ts';
 import { Act } from '../kit/act.tsx';
 import { type Column, Table } from '../kit/data-table.tsx';
-import { ChangeDialog, ReasonField, reasonIn } from '../kit/dialog.tsx';
+import { ChangeDialog } from '../kit/dialog.tsx';
 import { Editor, type EditorHandle } from '../kit/editor.tsx';
-import { countText, Prose, plural } from '../kit/format.tsx';
+import { countText, Prose, plural, say } from '../kit/format.tsx';
+import { later } from '../kit/later.tsx';
 import { Badge, Page, Section } from '../kit/page.tsx';
 import { PatchActions, PatchText } from '../kit/patch-view.tsx';
 import { Running, useRun } from '../kit/run.tsx';
-import { Empty, Shown } from '../kit/states.tsx';
+import { Banner, Empty, Shown } from '../kit/states.tsx';
+import { operationAt } from '../operation-words.ts';
 import { hrefOf, navigate } from '../place.ts';
 import { type Draft, hasUnsavedDraft, keep, kept, linesOf, type Result } from '../plans-kept.ts';
 import { ifKnown } from '../reading.ts';
@@ -17,9 +19,11 @@ import { ApiError, isPassing, request, useResource } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
 import type { Checked, Compared, PlanChange, PlansFile, PlansWritten, Simulated, SimulationInput } from '../types.ts';
 import { Affected } from './plans-affected.tsx';
-import { RETRY_MS, WithComparison } from './plans-comparison.tsx';
+import { RETRY_MS, WHY_PLANS, WithComparison } from './plans-comparison.tsx';
 import { PlanForm } from './plans-form.tsx';
 import { type SimulatedRequests, SimulateForm, SimulationReport } from './plans-simulate.tsx';
+
+const WritingDialog = later(async () => (await import('../operation-dialog.tsx')).OperationDialog<PlansWritten>);
 
 // The steps of a draft of plans.yaml: edit, compare, simulate, apply.
 
@@ -170,8 +174,7 @@ function Discard({ discard }: { discard: () => void }) {
 
 function ChangedMeanwhile({ load, keepDraft }: { load: () => void; keepDraft: () => void }) {
   return (
-    <div class="banner" role="alert">
-      <p class="state-title">plans.yaml has changed since you began this draft</p>
+    <Banner title="plans.yaml has changed since you began this draft">
       <p>
         Someone else has changed the file. If you keep your draft, Compare shows what differs from the file as it is
         now; what the other person changed is undone unless you make the same change.
@@ -180,7 +183,7 @@ function ChangedMeanwhile({ load, keepDraft }: { load: () => void; keepDraft: ()
         <Act text="Keep my draft" on={keepDraft} />
         <Act text="Discard it and load the file" on={load} />
       </p>
-    </div>
+    </Banner>
   );
 }
 
@@ -228,14 +231,7 @@ function Edit({ draft, change }: StepProps) {
     ...faults.map((one) => ({ ...one, kind: 'fault' as const })),
   ];
   return (
-    <Section
-      title={of.path}
-      note={
-        <>
-          version <code>{of.version}</code>
-        </>
-      }
-    >
+    <Section title={of.path} note={say`version ${<code>{of.version}</code>}`}>
       <div class="with-aside">
         <div>
           <Editor
@@ -286,21 +282,14 @@ function Edit({ draft, change }: StepProps) {
   );
 }
 
-function CheckState({
-  checked,
-  isChecked,
-  error,
-}: {
-  checked: Checked | null;
-  isChecked: boolean;
-  error: ApiError | null;
-}) {
-  if (error !== null)
-    return (
-      <>
-        <Badge kind="warn">Not checked</Badge> {error.message}
-      </>
-    );
+interface CheckStateProps {
+  readonly checked: Checked | null;
+  readonly isChecked: boolean;
+  readonly error: ApiError | null;
+}
+
+function CheckState({ checked, isChecked, error }: CheckStateProps) {
+  if (error !== null) return say`${<Badge kind="warn">Not checked</Badge>} ${error.message}`;
   if (checked === null) return <span class="muted">Checking…</span>;
   const faults = faultCount(checked);
   const warnings = checked.warnings.length + checked.moreWarnings;
@@ -382,24 +371,22 @@ function Comparison({ changes, affected, refused, live, warnings }: Compared) {
   return (
     <>
       {refused.length > 0 && (
-        <div class="banner" role="alert">
-          <p class="state-title">A gateway would refuse this draft</p>
+        <Banner title="A gateway would refuse this draft">
           {refused.map((sentence) => (
             <p>
               <bdi>{sentence}</bdi>
             </p>
           ))}
-        </div>
+        </Banner>
       )}
       {isUncounted && (
-        <div class="banner" role="alert">
-          <p class="state-title">The active keys could not be counted</p>
+        <Banner title="The active keys could not be counted">
           <p>
             The store is away, or has more keys than can be read in time (
             {plural(live!.keysRead, 'key was', 'keys were')} read). The changes are complete; whom they affect is
             unknown. <code>tollgate plans diff --against</code> counts without this bound.
           </p>
-        </div>
+        </Banner>
       )}
       <Section
         title="What changes"
@@ -409,18 +396,17 @@ function Comparison({ changes, affected, refused, live, warnings }: Compared) {
             : null
         }
       >
-        {changes.length === 0 ? (
-          <Empty title="The draft allows the same as the plans in force.">
-            <p>Only comments or the layout of the file differ.</p>
-          </Empty>
-        ) : (
-          <Table
-            caption="Changes of the draft against the plans in force"
-            rows={changes}
-            keyOf={({ plan, what }) => `${plan} ${what}`}
-            columns={CHANGE_COLUMNS}
-          />
-        )}
+        <Table
+          caption="Changes of the draft against the plans in force"
+          rows={changes}
+          keyOf={({ plan, what }) => `${plan} ${what}`}
+          columns={CHANGE_COLUMNS}
+          empty={
+            <Empty title="The draft allows the same as the plans in force.">
+              <p>Only comments or the layout of the file differ.</p>
+            </Empty>
+          }
+        />
       </Section>
       {warnings.length > 0 && (
         <Section title="Warnings" note={plural(warnings.length, 'warning')}>
@@ -475,11 +461,7 @@ const CHANGE_COLUMNS: readonly Column<PlanChange>[] = [
   },
   {
     title: 'What',
-    cell: ({ what }) => (
-      <>
-        {wordsOf(what)} <code class="muted small">{what}</code>
-      </>
-    ),
+    cell: ({ what }) => say`${wordsOf(what)} ${<code class="muted small">{what}</code>}`,
   },
   { title: 'Change', cell: (change) => <ChangeSign {...change} /> },
   {
@@ -619,31 +601,17 @@ function Write({
   const isAdmin = useMay('admin');
   const [isOpen, setOpen] = useState(false);
   const { path, version, writable, whyNotWritable } = draft.of;
-  const write = async (form: FormData) => {
-    const text = fileText(draft);
-    const body = { text, reason: reasonIn(form) || null };
-    let written: PlansWritten;
-    let etag: string | null;
-    try {
-      const headers = { 'If-Match': draft.etag ?? `"${version}"` };
-      ({ data: written, etag } = await request<PlansWritten>('PUT', '/admin/plans/file', { body, headers }));
-    } catch (failure) {
-      if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
-      void reload();
-      throw new ApiError(
-        412,
-        failure.code,
-        `${path} has changed since you began this draft, so nothing was written. Cancel, then choose what becomes of your draft.`,
-      );
-    }
-    change({ of: { ...draft.of, text, version: written.version }, etag, compared: null });
+  const keepWritten = (written: PlansWritten, etag: string | null) => {
+    change({ of: { ...draft.of, text: fileText(draft), version: written.version }, etag, compared: null });
     void reload();
     navigate('/plans');
-    const state = written.inForce
-      ? 'It is in force in the gateway that wrote it.'
-      : `The gateway that wrote it does not have it in force yet: ${written.whyNotInForce}`;
-    return `${path} is written, version ${written.version}. ${state}`;
   };
+  const writtenText = ({ version, inForce, whyNotInForce }: PlansWritten) =>
+    `${path} is written, version ${version}. ${
+      inForce
+        ? 'It is in force in the gateway that wrote it.'
+        : `The gateway that wrote it does not have it in force yet: ${whyNotInForce}`
+    }`;
   if (!writable || !isAdmin || refused.length > 0) {
     const why =
       refused.length > 0
@@ -664,13 +632,25 @@ function Write({
         <Act text={`Write ${path}…`} kind="primary" on={() => setOpen(true)} />
       </div>
       {isOpen && (
-        <ChangeDialog title={`Write ${path}`} action={`Write ${path}`} act={write} onClose={() => setOpen(false)}>
-          <p>
-            The file of the gateway is replaced, and the new plans come into force for all callers. Nothing is written
-            if someone has changed it since version <code>{version}</code>.
-          </p>
-          <ReasonField hint="Why, such as a ticket: for operators, in the history and the record of changes." />
-        </ChangeDialog>
+        <WritingDialog
+          operation={operationAt('PUT /plans/file')}
+          of={{ id: path, name: path }}
+          etag={draft.etag ?? `"${version}"`}
+          action={`Write ${path}`}
+          hints={{ text: null, ...WHY_PLANS }}
+          given={() => ({ text: fileText(draft) })}
+          reload={() => void reload()}
+          stale={`${path} has changed since you began this draft, so nothing was written. Cancel, then choose what becomes of your draft.`}
+          done={writtenText}
+          onDone={keepWritten}
+          onClose={() => setOpen(false)}
+          intro={
+            <p>
+              The file of the gateway is replaced, and the new plans come into force for all callers. Nothing is written
+              if someone has changed it since version <code>{version}</code>.
+            </p>
+          }
+        />
       )}
     </Section>
   );

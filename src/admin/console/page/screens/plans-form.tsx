@@ -148,22 +148,17 @@ function PlanFields({ of, edit }: { of: Raw; edit: Edit }) {
   );
 }
 
+interface LimitsProps {
+  readonly title: string;
+  readonly of: unknown;
+  readonly path: readonly string[];
+  readonly removes?: readonly string[];
+  readonly edit: Edit;
+  readonly isRemovable?: boolean;
+}
+
 /** The limits of one part of a plan, by window. A window with a form, such as `sliding`, keeps it. */
-function Limits({
-  title,
-  of,
-  path,
-  removes = path,
-  edit,
-  isRemovable = false,
-}: {
-  title: string;
-  of: unknown;
-  path: readonly string[];
-  removes?: readonly string[];
-  edit: Edit;
-  isRemovable?: boolean;
-}) {
+function Limits({ title, of, path, removes = path, edit, isRemovable = false }: LimitsProps) {
   return (
     <fieldset>
       <legend class="row spread">

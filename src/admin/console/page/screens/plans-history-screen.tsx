@@ -1,22 +1,26 @@
 import { useState } from 'preact/hooks';
 import { Act } from '../kit/act.tsx';
-import { Table } from '../kit/data-table.tsx';
-import { ChangeDialog, ReasonField, reasonIn, SelectField } from '../kit/dialog.tsx';
-import { Time } from '../kit/format.tsx';
+import { Lines, Table } from '../kit/data-table.tsx';
+import { SelectField } from '../kit/dialog.tsx';
+import { say, Time } from '../kit/format.tsx';
+import { later } from '../kit/later.tsx';
 import { Badge, Page, Section } from '../kit/page.tsx';
 import { PatchText } from '../kit/patch-view.tsx';
 import { Good } from '../kit/seen.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
 import { UnreadableRows } from '../kit/unreadable-rows.tsx';
 import { yamlParts } from '../kit/yaml-parts.ts';
+import { operationAt } from '../operation-words.ts';
 import { changeQuery, decoded, hrefOf, navigate, usePlace } from '../place.ts';
 import { ifKnown } from '../reading.ts';
-import { ApiError, request, useResource } from '../requests.ts';
+import { useResource } from '../requests.ts';
 import { useMay } from '../signed-in.tsx';
 import type { Compared, PlansFile, PlansHistory, PlansVersion, PlansWritten, ShownPlansVersion } from '../types.ts';
 import { actorText } from './change-columns.tsx';
 import { Affected } from './plans-affected.tsx';
-import { WithComparison } from './plans-comparison.tsx';
+import { WHY_PLANS, WithComparison } from './plans-comparison.tsx';
+
+const WritingDialog = later(async () => (await import('../operation-dialog.tsx')).OperationDialog<PlansWritten>);
 
 // The versions of plans.yaml that were in force: the list, and one of them with its difference from another.
 
@@ -65,10 +69,9 @@ function Versions() {
                   {
                     title: 'By',
                     cell: (one: PlansVersion) => (
-                      <span class="lines">
+                      <Lines note={FROM[one.from] ?? one.from}>
                         <bdi>{byText(one)}</bdi>
-                        <span class="muted">{FROM[one.from] ?? one.from}</span>
-                      </span>
+                      </Lines>
                     ),
                   },
                   { title: 'What changed', cell: (one: PlansVersion) => <WhatChanged {...one} /> },
@@ -167,11 +170,7 @@ function Version({ name }: { name: string }) {
                 )}
                 <span>
                   Since <Time at={one.since} />, by <bdi>{byText(one)}</bdi>, from {FROM[one.from] ?? one.from}
-                  {one.reason !== null && (
-                    <>
-                      : <bdi>{one.reason}</bdi>
-                    </>
-                  )}
+                  {one.reason !== null && say`: ${<bdi>{one.reason}</bdi>}`}
                 </span>
               </p>
               <Section title="What it changed">
@@ -222,75 +221,61 @@ function Restore({ of: shown }: { of: ShownPlansVersion }) {
   const file = useResource<PlansFile>('/admin/plans/file');
   if (!isAdmin || file.reading.state !== 'known') return null;
   if (!file.reading.value.writable)
-    return (
-      <span class="muted">
-        To restore it: <code>tollgate plans rollback {version}</code>
-      </span>
-    );
-  const act = async (form: FormData) => {
-    try {
-      const body = { reason: reasonIn(form) || null };
-      const headers = { 'If-Match': file.etag ?? '*' };
-      const line = `/admin/plans/history/${encodeURIComponent(version)}/restore`;
-      const { data } = await request<PlansWritten>('POST', line, { headers, body });
-      navigate('/plans');
-      return `plans.yaml is version ${data.version} again. ${data.inForce ? 'It is in force.' : `It is not in force yet: ${data.whyNotInForce}`}`;
-    } catch (failure) {
-      if (!(failure instanceof ApiError) || failure.status !== 412) throw failure;
-      void file.reload();
-      throw new ApiError(
-        412,
-        failure.code,
-        'plans.yaml has changed since this page was opened. Nothing was written. Look at it again.',
-      );
-    }
-  };
+    return <span class="muted">{say`To restore it: ${<code>tollgate plans rollback {version}</code>}`}</span>;
   return (
     <>
       <Act text="Restore…" kind="primary" on={() => setOpen(true)} />
-      {isOpen && <RestoreDialog of={shown} act={act} onClose={() => setOpen(false)} />}
+      {isOpen && (
+        <WritingDialog
+          operation={operationAt('POST /plans/history/{version}/restore')}
+          of={{ id: version, name: version }}
+          etag={file.etag}
+          title={`Restore plans ${version}`}
+          action="Restore"
+          hints={WHY_PLANS}
+          reload={() => void file.reload()}
+          done={({ version, inForce, whyNotInForce }) =>
+            `plans.yaml is version ${version} again. ${inForce ? 'It is in force.' : `It is not in force yet: ${whyNotInForce}`}`
+          }
+          onDone={() => navigate('/plans')}
+          onClose={() => setOpen(false)}
+          intro={
+            <p>plans.yaml of this gateway is replaced, and comes into force for all callers. Your copy in Git stays.</p>
+          }
+        >
+          <WhatItChanges of={shown} />
+        </WritingDialog>
+      )}
     </>
   );
 }
 
 /** Compares the version with the plans in force and with the file, as the editor does with a draft. */
-function RestoreDialog({
-  of: { version, text },
-  act,
-  onClose,
-}: {
-  of: ShownPlansVersion;
-  act: (form: FormData) => Promise<string>;
-  onClose: () => void;
-}) {
+function WhatItChanges({ of: { text } }: { of: ShownPlansVersion }) {
   const [known, keep] = useState<Compared | null>(null);
   return (
-    <ChangeDialog title={`Restore plans ${version}`} action="Restore" act={act} onClose={onClose}>
-      <p>plans.yaml of this gateway is replaced, and comes into force for all callers. Your copy in Git stays.</p>
-      <ReasonField hint="Why, such as a ticket: for operators, in the history and the record of changes." />
-      <WithComparison text={text} against="" known={known} keep={keep}>
-        {({ patch, faults, refused, affected }: Compared) => (
-          <>
-            {faults.map(({ line, message }) => (
-              <p>
-                <Badge kind="bad">Line {line}</Badge> <bdi>{message}</bdi>
-              </p>
-            ))}
-            {refused.map((sentence) => (
-              <p>
-                <Badge kind="bad">Would be refused</Badge> <bdi>{sentence}</bdi>
-              </p>
-            ))}
-            {faults.length === 0 && (
-              <>
-                <PatchText id="restore-patch" patch={patch} label="What restoring changes" />
-                <h3>Who is affected</h3>
-                <Affected affected={affected} />
-              </>
-            )}
-          </>
-        )}
-      </WithComparison>
-    </ChangeDialog>
+    <WithComparison text={text} against="" known={known} keep={keep}>
+      {({ patch, faults, refused, affected }: Compared) => (
+        <>
+          {faults.map(({ line, message }) => (
+            <p>
+              <Badge kind="bad">Line {line}</Badge> <bdi>{message}</bdi>
+            </p>
+          ))}
+          {refused.map((sentence) => (
+            <p>
+              <Badge kind="bad">Would be refused</Badge> <bdi>{sentence}</bdi>
+            </p>
+          ))}
+          {faults.length === 0 && (
+            <>
+              <PatchText id="restore-patch" patch={patch} label="What restoring changes" />
+              <h3>Who is affected</h3>
+              <Affected affected={affected} />
+            </>
+          )}
+        </>
+      )}
+    </WithComparison>
   );
 }

@@ -1,7 +1,7 @@
 import { Go } from '../kit/act.tsx';
 import { type Column, Table } from '../kit/data-table.tsx';
 import { FilterBar } from '../kit/filters.tsx';
-import { countText, lengthText, plural } from '../kit/format.tsx';
+import { countText, lengthText, plural, say } from '../kit/format.tsx';
 import { WINDOWS } from '../kit/limit-windows.tsx';
 import { Badge, Facts, Page, Section } from '../kit/page.tsx';
 import { usePlansInForce } from '../kit/plans-in-force.ts';
@@ -98,12 +98,7 @@ function PlanList({ plans, versions, failedAuthentication }: InForce) {
       'Wrong keys',
       `${plural(failedAuthentication.minute, 'failed authentication')} a minute from one client address, then 429.`,
     ],
-    [
-      'Version',
-      <>
-        plans.yaml <code>{versions.plans}</code>
-      </>,
-    ],
+    ['Version', say`plans.yaml ${<code>{versions.plans}</code>}`],
   ] as const;
   return (
     <Section title="In force" note={`${plural(plans.length, 'plan')}. Windows are fixed where nothing else is said.`}>

@@ -4,11 +4,11 @@ import { CallerName } from '../kit/callers.tsx';
 import { BarChart, type Series } from '../kit/charts.tsx';
 import { type Column, Table } from '../kit/data-table.tsx';
 import { Field } from '../kit/dialog.tsx';
-import { countText, momentText, Prose, plural, Time } from '../kit/format.tsx';
+import { countText, momentText, Prose, plural, say, Time } from '../kit/format.tsx';
 import { useNames } from '../kit/names.ts';
 import { Section } from '../kit/page.tsx';
 import type { Run } from '../kit/run.tsx';
-import { Empty } from '../kit/states.tsx';
+import { Banner, Empty } from '../kit/states.tsx';
 import type { Simulated, SimulationInput } from '../types.ts';
 
 // The step Simulate of a draft: which requests it is tried on, and their outcome.
@@ -129,12 +129,7 @@ export function SimulationReport({ report, moreCallers = 0, timeline, kept, isCo
   const verdicts = baseline?.verdicts ?? 0;
   const inexact = `The record is not exact: unchanged plans would already differ in ${verdicts} of these requests, so a difference of about that size means nothing for the draft. A log of all gateways is exact.`;
   const all = [...(kept ? [kept] : []), ...(verdicts > 0 ? [inexact] : []), ...notes];
-  const span = (
-    <>
-      {plural(totals.requests, 'request')}
-      {isEstimate ? ' (an estimate)' : ''}, <Time at={from} /> to <Time at={to} />
-    </>
-  );
+  const span = say`${plural(totals.requests, 'request')}${isEstimate ? ' (an estimate)' : ''}, ${<Time at={from} />} to ${<Time at={to} />}`;
   return (
     <>
       <Section title="What would have happened" note={span}>
@@ -142,13 +137,12 @@ export function SimulationReport({ report, moreCallers = 0, timeline, kept, isCo
           <Prose text={headline} />
         </p>
         {isComplete === false && (
-          <div class="banner" role="alert">
-            <p class="state-title">The record lacks requests of some gateways</p>
+          <Banner title="The record lacks requests of some gateways">
             <p>
               So the figures below are too low, and a key that calls several gateways may be judged too mildly. A log of
               all gateways is exact.
             </p>
-          </div>
+          </Banner>
         )}
         {timeline !== undefined && totals.newlyRefused + totals.newlyAdmitted > 0 && (
           <details class="panel" open={moved === null}>
@@ -275,11 +269,14 @@ function CallersTouched({ callers }: { callers: readonly CallerCounts[] }) {
       title="Whom it concerns"
       note="Who was refused or would be. A customer is one caller: its keys share its limits."
     >
-      {callers.length === 0 ? (
-        <Empty title="No caller was refused, and none would be." />
-      ) : (
-        <Table caption="Whom it concerns" rows={sorted} keyOf={({ id }) => id} columns={columns} least={LEAST} />
-      )}
+      <Table
+        caption="Whom it concerns"
+        rows={sorted}
+        keyOf={({ id }) => id}
+        columns={columns}
+        least={LEAST}
+        empty={<Empty title="No caller was refused, and none would be." />}
+      />
     </Section>
   );
 }

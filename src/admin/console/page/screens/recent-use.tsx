@@ -1,5 +1,5 @@
 import { pathOf } from '../kit/callers.tsx';
-import { countText, Time } from '../kit/format.tsx';
+import { countText, say, Time } from '../kit/format.tsx';
 import { ifKnown } from '../reading.ts';
 import { useResource } from '../requests.ts';
 import type { History, RefusalsOfCaller } from '../types.ts';
@@ -13,19 +13,10 @@ export function RecentUse({ id }: { id: string }) {
   const sum = history.buckets.reduce((total, { admitted }) => total + admitted, 0);
   return (
     <p class="effect">
-      {sum === 0 ? (
-        'Nothing was admitted in the last 24 hours.'
-      ) : (
-        <>
-          <strong>{countText(sum)}</strong> admitted in the last 24 hours.
-        </>
-      )}
-      {last !== null && (
-        <>
-          {' '}
-          Last request <Time at={last.at} /> from <code>{last.clientAddress}</code>.
-        </>
-      )}
+      {sum === 0
+        ? 'Nothing was admitted in the last 24 hours.'
+        : say`${<strong>{countText(sum)}</strong>} admitted in the last 24 hours.`}
+      {last !== null && say` Last request ${<Time at={last.at} />} from ${<code>{last.clientAddress}</code>}.`}
     </p>
   );
 }

@@ -2,7 +2,7 @@ import { CallerName, isCallerId } from '../kit/callers.tsx';
 import type { CsvRows } from '../kit/csv.ts';
 import { type Column, Table } from '../kit/data-table.tsx';
 import type { Filter } from '../kit/filters.tsx';
-import { countText, leftText, lengthText, millisecondsOf, plural, Time, useNow } from '../kit/format.tsx';
+import { countText, leftText, lengthText, millisecondsOf, plural, say, Time, useNow } from '../kit/format.tsx';
 import { Badge, Facts } from '../kit/page.tsx';
 import { Good } from '../kit/seen.tsx';
 import { usePlace } from '../place.ts';
@@ -36,11 +36,7 @@ export function Retiring() {
         routes.map((one) => <Route key={`${one.methods} ${one.route}`} days={days} seen={seen} {...one} />)
       }
       csv={rowsOf}
-      none={
-        <p>
-          A route with <code>deprecated</code> in gateway.yaml appears here with its callers.
-        </p>
-      }
+      none={<p>{say`A route with ${<code>deprecated</code>} in gateway.yaml appears here with its callers.`}</p>}
     />
   );
 }
@@ -66,23 +62,18 @@ function Route({ seen, days, ...of }: Deprecation & { days: string; seen: Known<
         of={[
           ['Methods', methods.join(', ')],
           ['Ends', sunset === null ? 'no date is set' : <Time at={sunset} />],
-          [
-            'Deprecated',
-            since && (
-              <>
-                since <Time at={since} dayOnly={true} />
-              </>
-            ),
-          ],
+          ['Deprecated', since && say`since ${<Time at={since} dayOnly={true} />}`],
           ['Successor', successor && <code>{successor}</code>],
           ['Calls', `${countText(calls)} in ${days} days, by ${plural(callers.length, 'caller')}`],
         ]}
       />
-      {callers.length === 0 ? (
-        <p class="muted">No caller has called it in this time.</p>
-      ) : (
-        <Table caption={`Callers of ${route}`} rows={callers} keyOf={({ id }) => id} columns={COLUMNS} />
-      )}
+      <Table
+        caption={`Callers of ${route}`}
+        rows={callers}
+        keyOf={({ id }) => id}
+        columns={COLUMNS}
+        empty={<p class="muted">No caller has called it in this time.</p>}
+      />
     </section>
   );
 }

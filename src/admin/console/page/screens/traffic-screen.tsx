@@ -11,7 +11,7 @@ import {
   percentText,
 } from '../kit/format.tsx';
 import { useNames } from '../kit/names.ts';
-import { Badge, Page, Section } from '../kit/page.tsx';
+import { Badge, Page, Section, Tile } from '../kit/page.tsx';
 import { RangeForm } from '../kit/range-form.tsx';
 import { Segments } from '../kit/segments.tsx';
 import { Empty, Shown } from '../kit/states.tsx';
@@ -306,12 +306,9 @@ function Totals({ period, compared }: { period: TrafficPeriod; compared: Compare
   return (
     <dl class="grid figures">
       {figures.map(([title, text, note]) => (
-        <div key={title}>
-          <dt>{title}</dt>
-          <dd>
-            {text} {note && <span class="unit">{note}</span>}
-          </dd>
-        </div>
+        <Tile key={title} title={title} unit={note}>
+          {text}
+        </Tile>
       ))}
     </dl>
   );
@@ -372,12 +369,7 @@ function columnsOf(
       isName: true,
       cell: (one) => <Value by={by} name={names.get(one.value ?? '') ?? null} {...one} />,
     },
-    {
-      title: 'Requests',
-      isNumber: true,
-      sort: ({ requests }) => requests,
-      cell: ({ requests }) => countText(requests),
-    },
+    { title: 'Requests', as: 'count', of: ({ requests }) => requests },
     { title: 'Share', isNumber: true, cell: ({ requests }) => percentText(requests, all) },
     ...(compared === null
       ? []
@@ -411,9 +403,8 @@ function columnsOf(
       ? []
       : (['p50Ms', 'p99Ms'] as const).map((name) => ({
           title: name === 'p50Ms' ? 'p50' : 'p99',
-          isNumber: true,
-          sort: (one: OneSeries) => one[name] ?? -1,
-          cell: (one: OneSeries) => (one[name] === null ? '–' : latencyText(one[name])),
+          as: 'latency' as const,
+          of: (one: OneSeries) => one[name],
         }))),
   ];
 }

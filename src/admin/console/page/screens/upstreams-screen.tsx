@@ -1,13 +1,19 @@
+import { useState } from 'preact/hooks';
+import { Act } from '../kit/act.tsx';
 import { Table } from '../kit/data-table.tsx';
-import { countText, latencyText, percentText, plural, rateText } from '../kit/format.tsx';
+import { bytesText, countText, latencyText, percentText, plural, rateText, say } from '../kit/format.tsx';
+import { later } from '../kit/later.tsx';
 import { Badge, type Figure, Page, Section, Totals } from '../kit/page.tsx';
 import { Good } from '../kit/seen.tsx';
-import { Empty, Shown } from '../kit/states.tsx';
+import { Banner, Empty, Shown } from '../kit/states.tsx';
 import { hrefOf } from '../place.ts';
 import { derived, ifKnown, type Known } from '../reading.ts';
 import { useLatest, useResource } from '../requests.ts';
+import { useMay } from '../signed-in.tsx';
 import type { Gateway, GatewayList, NowEvent, TrafficHistory, TrafficPeriod } from '../types.ts';
 import { gatewayNames, lastKnownText, NOW_MS, StreamSign } from './gateways-screen.tsx';
+
+const PurgeDialog = later(async () => (await import('./opened-dialog.tsx')).PurgeDialog);
 
 /** A target as the gateways see it. */
 interface Target {
@@ -48,10 +54,9 @@ export function Upstreams() {
           return (
             <>
               {!complete && (
-                <div class="banner" role="alert">
-                  <p class="state-title">The store is away</p>
+                <Banner title="The store is away">
                   <p>This shows only the gateway that serves this page: {lastKnownText(list)}.</p>
-                </div>
+                </Banner>
               )}
               {upstreams.length === 0 ? (
                 <Empty title="No upstream is set.">
@@ -63,6 +68,7 @@ export function Upstreams() {
                   {upstreams.map((upstream) => (
                     <OneUpstream key={upstream.name} {...upstream} seen={seen} />
                   ))}
+                  <ResponseCache of={gateways.map(({ cache }) => cache)} />
                 </>
               )}
             </>
@@ -78,15 +84,13 @@ function failedOf({ traffic }: Upstream): number {
   return traffic === null ? 0 : traffic.errors / Math.max(1, traffic.requests);
 }
 
-function Summary({
-  upstreams,
-  gateways,
-  seen,
-}: {
-  upstreams: readonly Upstream[];
-  gateways: number;
-  seen: Known<unknown>;
-}) {
+interface SummaryProps {
+  readonly upstreams: readonly Upstream[];
+  readonly gateways: number;
+  readonly seen: Known<unknown>;
+}
+
+function Summary({ upstreams, gateways, seen }: SummaryProps) {
   const targets = upstreams.flatMap(({ name, targets }) => targets.map((target) => ({ upstream: name, ...target })));
   const down = targets
     .map((target) => ({ ...target, out: target.on.filter(({ usable }) => !usable).length }))
@@ -111,9 +115,7 @@ function Summary({
       ) : (
         <>
           <p class="sentence large">
-            <Badge kind="bad">
-              {plural(down.length, 'target')} of {countText(targets.length)} left out
-            </Badge>
+            <Badge kind="bad">{say`${plural(down.length, 'target')} of ${countText(targets.length)} left out`}</Badge>
           </p>
           <ul class="bullets">
             {down.map(({ upstream, name, out, on }) => (
@@ -140,49 +142,41 @@ function OneUpstream({ name, on, targets, traffic, seen }: Upstream & { seen: Kn
     <Section title={name} note={<a href={hrefOf('/traffic?by=upstream')}>Traffic</a>}>
       <div class="panel stack">
         <Answered of={traffic} inFlight={on.reduce((sum, { inFlight }) => sum + inFlight, 0)} />
-        {targets.length === 0 ? (
-          <Empty title="This upstream has no targets." />
-        ) : (
-          <Table
-            caption={`Targets of ${name}`}
-            rows={targets}
-            keyOf={(target) => target.name}
-            columns={[
-              {
-                title: 'Target',
-                isName: true,
-                sort: ({ name }) => name,
-                cell: ({ name }) => <code class="wide">{name}</code>,
+        <Table
+          caption={`Targets of ${name}`}
+          rows={targets}
+          keyOf={(target) => target.name}
+          empty={<Empty title="This upstream has no targets." />}
+          columns={[
+            { title: 'Target', isName: true, as: 'code', of: ({ name }) => name },
+            { title: 'Weight', isNumber: true, sort: weightOf, cell: (target) => weightText(target, targets) },
+            {
+              title: 'Gateways up',
+              sort: ({ on }) => on.filter(({ usable }) => usable).length,
+              cell: ({ on }) => {
+                const up = on.filter(({ usable }) => usable).length;
+                const text = `${countText(up)} of ${countText(on.length)}`;
+                return up === on.length ? (
+                  <Good of={seen}>{text}</Good>
+                ) : (
+                  <Badge kind={up === 0 ? 'bad' : 'warn'}>{text}</Badge>
+                );
               },
-              { title: 'Weight', isNumber: true, sort: weightOf, cell: (target) => weightText(target, targets) },
-              {
-                title: 'Gateways up',
-                sort: ({ on }) => on.filter(({ usable }) => usable).length,
-                cell: ({ on }) => {
-                  const up = on.filter(({ usable }) => usable).length;
-                  const text = `${countText(up)} of ${countText(on.length)}`;
-                  return up === on.length ? (
-                    <Good of={seen}>{text}</Good>
-                  ) : (
-                    <Badge kind={up === 0 ? 'bad' : 'warn'}>{text}</Badge>
-                  );
-                },
-              },
-              {
-                title: 'Each gateway',
-                cell: ({ on }) => (
-                  <ul class="row">
-                    {on.map(({ gateway, usable }) => (
-                      <li key={gateway.id}>
-                        {gateway.host} {usable ? <Good of={seen}>Up</Good> : <Badge kind="bad">Left out</Badge>}
-                      </li>
-                    ))}
-                  </ul>
-                ),
-              },
-            ]}
-          />
-        )}
+            },
+            {
+              title: 'Each gateway',
+              cell: ({ on }) => (
+                <ul class="row">
+                  {on.map(({ gateway, usable }) => (
+                    <li key={gateway.id}>
+                      {gateway.host} {usable ? <Good of={seen}>Up</Good> : <Badge kind="bad">Left out</Badge>}
+                    </li>
+                  ))}
+                </ul>
+              ),
+            },
+          ]}
+        />
       </div>
     </Section>
   );
@@ -201,6 +195,30 @@ function weightText(target: Target, targets: readonly Target[]): string {
   const all = targets.reduce((sum, one) => sum + weightOf(one), 0);
   // Without weights, the one with the fewest requests in flight is next.
   return targets.every((one) => weightOf(one) === weight) ? String(weight) : `${weight} (${percentText(weight, all)})`;
+}
+
+/** The stored responses of all gateways. @param of undefined where it is not known, and null where no route has a cache */
+function ResponseCache({ of: caches }: { of: readonly Gateway['cache'][] }) {
+  const mayPurge = useMay('operator');
+  const [isOpen, setOpen] = useState(false);
+  if (caches.every((one) => one === null)) return null;
+  const known = caches.every((one) => one !== undefined) ? caches.filter((one) => one !== null) : null;
+  const sum = (name: 'bytes' | 'hits' | 'misses') => known?.reduce((total, one) => total + one[name], 0) ?? null;
+  const [hits, misses, size] = [sum('hits'), sum('misses'), sum('bytes')];
+  const figures: readonly Figure[] = [
+    ['Hits', hits === null ? 'unknown' : countText(hits)],
+    ['Misses', misses === null ? 'unknown' : countText(misses)],
+    ['Hit share', hits === null || misses === null ? 'unknown' : percentText(hits, hits + misses)],
+    ['Stored', size === null ? 'unknown' : bytesText(size)],
+  ];
+  return (
+    <Section title="Response cache" note="Of routes with cache in gateway.yaml, on all gateways since each started.">
+      <div class="panel">
+        <Totals of={figures}>{mayPurge && <Act text="Purge…" on={() => setOpen(true)} />}</Totals>
+      </div>
+      {isOpen && <PurgeDialog onClose={() => setOpen(false)} />}
+    </Section>
+  );
 }
 
 /** What an upstream answered in the last minutes, and the requests that it has not answered yet. */

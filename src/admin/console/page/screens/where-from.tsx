@@ -1,5 +1,5 @@
 import { type Column, Table } from '../kit/data-table.tsx';
-import { countText, plural, shareText, Time } from '../kit/format.tsx';
+import { countText, plural, Time } from '../kit/format.tsx';
 import { Section } from '../kit/page.tsx';
 import { calm, Empty, Shown } from '../kit/states.tsx';
 import { ifKnown } from '../reading.ts';
@@ -32,16 +32,13 @@ export function WhereFrom({ id }: { id: string }) {
                 </p>
               </div>
             ))}
-            {networks.length === 0 ? (
-              <Empty title="No calls in the last 30 days." />
-            ) : (
-              <Table
-                caption="Networks, by calls"
-                rows={[...networks, ...(others ? [{ ...others, network: null, firstAt: null }] : [])]}
-                keyOf={({ network }) => network ?? ''}
-                columns={COLUMNS}
-              />
-            )}
+            <Table
+              caption="Networks, by calls"
+              rows={[...networks, ...(others ? [{ ...others, network: null, firstAt: null }] : [])]}
+              keyOf={({ network }) => network ?? ''}
+              columns={COLUMNS}
+              empty={<Empty title="No calls in the last 30 days." />}
+            />
             {isKept ? (
               <p class="muted after">
                 Calls since <Time at={since} dayOnly={true} />, refused ones among them.
@@ -67,5 +64,5 @@ const COLUMNS: readonly Column<Row>[] = [
   { title: 'First', as: 'time', of: ({ firstAt }) => firstAt },
   { title: 'Last', as: 'time', of: ({ lastAt }) => lastAt },
   { title: 'Calls', as: 'count', of: ({ calls }) => calls },
-  { title: 'Share', isNumber: true, sort: ({ share }) => share, cell: ({ share }) => shareText(share) },
+  { title: 'Share', as: 'share', of: ({ share }) => share },
 ];
