@@ -161,7 +161,8 @@ function checkWhen(route: unknown, { keys, headers }: Surroundings, fault: Note)
 /**
  * A field that says what a request reserves has to reach the service.
  *
- * Attack: a client writes 1 into a field that the gateway drops or replaces, and the service does the work of its own default.
+ * Attack: a client writes 1 into a field that the gateway drops or replaces, and the service does the work of its own default. Or it sends
+ * `X_Max_Rows` beside it, which `headers.allow` lets pass, to a service that folds punctuation.
  */
 function checkReserves(route: unknown, around: Surroundings, fault: Note): void {
   const cost = field(route, 'cost');
@@ -192,7 +193,17 @@ function checkReaches(name: unknown, route: unknown, { upstreams, keys, headers 
   ]);
   const ofKeys = asArray(field(keys, 'from')).map((place) => field(place, 'header'));
   const isReserved = reservedByFolding(name) !== null && !FORWARDED_AS_SENT.test(name);
-  const isDropped = hasPunctuation(name) && !asArray(field(headers, 'allow')).some(isName);
+  const allowed = asArray(field(headers, 'allow'));
+  const isDropped = hasPunctuation(name) && !allowed.some(isName);
+  const isAlike = (other: unknown) =>
+    typeof other === 'string' && !isName(other) && comparable(other, 'request') === comparable(name, 'request');
+  const alike = allowed.find(isAlike);
+  if (alike !== undefined) {
+    fault(
+      [],
+      `is read from ${name}, which services that fold punctuation take for ${alike} in \`headers.allow\`; leave one of the two out.`,
+    );
+  }
   if (!isReserved && !isDropped && ![...changed, ...ofKeys].some(isName)) return;
   fault([], `names ${name}, a field that the service does not get as the client sends it; name another one.`);
 }

@@ -17,7 +17,7 @@ function faultsOf(name: string): readonly string[] {
   return 'faults' in parsed ? parsed.faults.map(printFault) : [];
 }
 
-describe('every fault in a settings file is told with its line, its column and its path (reliability 114, 136, 297, 381)', () => {
+describe('every fault in a settings file is told with its line, its column and its path (reliability 114, 136, 297, 381, 600)', () => {
   test.each(Object.entries(MISTAKES))('%s', (name, mistake) => {
     const told = faultsOf(name);
     const places = told.map(

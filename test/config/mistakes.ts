@@ -442,6 +442,11 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
     '14:12: plans.none.units',
     '19:60: plans.twice.groups.a-b.units.c',
   ),
+  'cost-by-folded-field': gateway(
+    'accepts',
+    '5:85: routes[0].cost.rows.reserve.header',
+    '6:111: routes[1].cost.rows.from.sum[0].times',
+  ),
   'cost-of-sums': gateway(
     'refuses',
     '8:90: routes[0].cost.usd.from.sum',
