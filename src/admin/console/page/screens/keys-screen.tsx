@@ -15,6 +15,14 @@ import { ListScreen } from './list-screen.tsx';
 
 const CreateDialog = later(async () => (await import('./opened-dialog.tsx')).CreateDialog);
 
+/** What is known of the pepper of a secret. */
+const PEPPERS = [
+  ['current', 'the newest'],
+  ['old', 'an older one'],
+  ['removed', 'one that was removed'],
+  ['unknown', 'unknown'],
+] as const;
+
 /** Those of `GET /admin/keys`. */
 const FILTERS: readonly Filter[] = [
   { name: 'plan', label: 'Plan', as: 'plan' },
@@ -22,6 +30,8 @@ const FILTERS: readonly Filter[] = [
   { name: 'customer', label: 'Customer id' },
   { name: 'expiring', label: 'Expires within', as: 'choice', any: 'any time', options: SPANS },
   { name: 'unused', label: 'Unused for', as: 'choice', any: 'any time', options: SPANS },
+  { name: 'pepper', label: 'Pepper', as: 'choice', any: 'any', options: PEPPERS },
+  { name: 'form', label: 'Form of the secret' },
   { name: 'all', label: 'Show revoked', as: 'check' },
 ];
 
