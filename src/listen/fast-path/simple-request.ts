@@ -13,7 +13,7 @@ export interface SimpleRequest {
 }
 
 /** Visible ASCII, single spaces (RFC 9112 section 3). */
-const LINE = /^(?:GET|HEAD|POST|PUT|PATCH|DELETE) \/[!-~]* HTTP\/1\.1$/;
+const LINE = /^(?:GET|HEAD|POST|PUT|PATCH|DELETE|QUERY) \/[!-~]* HTTP\/1\.1$/;
 /**
  * The fields, from the end of the request line to the empty line: names are tokens, values have no control characters.
  */

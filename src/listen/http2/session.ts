@@ -363,7 +363,9 @@ class Http2Session implements ReadConnection, SessionStreams {
 
   /** It is the turn of a stream, which its client may have reset meanwhile, or the gateway. */
   #begin(stream: ServerHttp2Stream, raw: readonly string[], hasEnded: boolean, open: OpenStream): void {
-    const head = stream.destroyed || stream.closed ? null : readStreamHead(raw, hasEnded);
+    // The gateway may have canceled it meanwhile.
+    const isGone = stream.destroyed || stream.closed || !this.#open.has(stream);
+    const head = isGone ? null : readStreamHead(raw, hasEnded);
     if (head?.kind === 'head') {
       this.#serve(stream, head, open);
       return;

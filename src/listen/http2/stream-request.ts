@@ -150,8 +150,9 @@ export class StreamRequest
 
   onDeadline(): void {
     if (this.#readByMs > this.#arriveByMs) this.#options.onLate(this, this.response);
-    else if (this.response.hasEnded) this.#stream.close(NGHTTP2_CANCEL);
-    else this.destroy();
+    else if (!this.response.hasEnded) this.destroy();
+    else if (this.#stream.closed) this.#stream.destroy();
+    else this.#stream.close(NGHTTP2_CANCEL);
   }
 
   /** Starts to serve it. */
@@ -193,14 +194,16 @@ export class StreamRequest
   answered(): void {
     this.#options.onAnswered(this);
     this.#arriveByMs = Number.POSITIVE_INFINITY;
+    // Fault: Node closes no stream that has a body to be read, so streams of refused uploads stayed open.
+    if (!this.#whole) this.#stream.resume();
     if (!this.#stream.closed) this.waitForReader();
   }
 
   dropRest(): void {
-    if (this.#whole || this.#stream.closed) return;
+    if (this.#whole) return;
     // Before the stream ends, whose end would be taken for that of the body.
     this.destroy();
-    this.#stream.close(NGHTTP2_NO_ERROR);
+    if (!this.#stream.closed) this.#stream.close(NGHTTP2_NO_ERROR);
   }
 
   override _read(): void {
@@ -209,6 +212,8 @@ export class StreamRequest
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#options.deadlines.forget(this);
+    // What has arrived is dropped, or the stream would not close.
+    this.#stream.resume();
     if (!this.response.hasEnded) {
       if (!this.#stream.closed) {
         this.#brokenOff = true;
@@ -235,7 +240,7 @@ export class StreamRequest
     if (chunk.length === 0) return;
     this.#received += chunk.length;
     this.#options.onBytes(chunk.length);
-    if (this.destroyed) return;
+    if (this.destroyed || this.response.hasEnded) return;
     if (this.#body === 'length' && this.#received > this.#declaredBytes) {
       this.destroy();
       return;

@@ -4,7 +4,17 @@ import { Readable } from 'node:stream';
 import { beforeAll, expect, test } from 'vitest';
 import { eventually } from '../../support/conditions.ts';
 import { type EncryptedGateway, metricsOf, openHttp2, startEncrypted } from '../../support/encrypted.ts';
-import { CODE, FLAG, fieldBlock, frame, pseudo, rstStream, TYPE, windowUpdate } from '../../support/http2-frames.ts';
+import {
+  CODE,
+  FLAG,
+  fieldBlock,
+  frame,
+  pseudo,
+  rstStream,
+  settings,
+  TYPE,
+  windowUpdate,
+} from '../../support/http2-frames.ts';
 import { openRawSession, type RawSession } from '../../support/raw-http2.ts';
 import { startUpstream, type Upstream } from '../../support/upstream.ts';
 
@@ -39,7 +49,7 @@ beforeAll(async () => {
   it = await startEncrypted({
     upstream: upstream.origin,
     routes: ROUTES,
-    listen: { trustedProxies: '[127.0.0.1]', maxBodyBytes: '64MiB' },
+    listen: { trustedProxies: '[127.0.0.1]', maxBodyBytes: '64MiB', writeTimeout: '10m' },
   });
   const [good, spent] = [await it.gateway.createKey('endless'), await it.gateway.createKey('closed')];
   keys = { good: good.key, spent: spent.key };
@@ -109,6 +119,39 @@ test.each(REFUSALS)(
     expect([session.closed, await broken()]).toEqual([false, before]);
   },
 );
+
+test('streams whose body has arrived when they are refused close, and more of them than fit at a time pass (reliability 606)', async () => {
+  const session = await openHttp2(it.gateway.port, it.ca);
+  const ask = () =>
+    new Promise<unknown>((resolve) => {
+      const fields = { ':path': '/v1/pets', ':method': 'PUT', authorization: `Bearer ${keys.spent}` };
+      const stream = session.request({ ...fields, 'x-forwarded-for': '192.0.2.1' });
+      let status: unknown = null;
+      stream.on('error', () => {});
+      stream.once('response', (head) => {
+        status = head[':status'];
+      });
+      stream.once('close', () => resolve(status));
+      stream.resume();
+      stream.end(Buffer.alloc(20 * 1024));
+    });
+  for (let i = 0; i < 15; i++)
+    expect(await Promise.all(Array.from({ length: 10 }, ask))).toEqual(Array.from({ length: 10 }, () => 429));
+  expect(await upload(session, '/v1/pets', keys.good, 20_000)).toBe(200);
+});
+
+test('a client that resets its stream without an error, and can read nothing, leaves no request behind (reliability 607)', async () => {
+  const session = await openRawSession(it.gateway.port, { ca: it.ca });
+  session.send(settings(4, 0));
+  const piece = Buffer.alloc(16_000);
+  for (let id = 1; id < 20; id += 2) {
+    const body = [1, 2, 3].map(() => frame(TYPE.DATA, 0, id, piece));
+    session.send(frame(TYPE.HEADERS, FLAG.END_HEADERS, id, head('/none')), ...body);
+    await eventually(() => expect(session.isAnswered(id)).toBe(true));
+    session.send(rstStream(id, CODE.NO_ERROR));
+  }
+  await eventually(async () => expect(await metricsOf(it.gateway)).toMatch(/^tollgate_in_flight 0$/m));
+});
 
 test('uploads that the service does not read, and that their clients leave, cut no session (reliability 325)', async () => {
   const before = await broken();
