@@ -90,6 +90,17 @@ export function isContested(one: readonly FieldCondition[] | null, other: readon
   });
 }
 
+/**
+ * Texts of which conditions have one in common if they are contested, so that thousands of routes need not be compared with each other: the
+ * fields, and each value of one of them.
+ */
+export function contestedBy(conditions: readonly FieldCondition[] | null): readonly string[] {
+  const sorted = (conditions ?? []).toSorted((a, b) => (a.header < b.header ? -1 : 1));
+  const fields = sorted.map(({ header, is }) => (is === null ? header : `${header}=`)).join(' ');
+  const values = sorted.find(({ is }) => is !== null)?.is ?? [''];
+  return values.map((value) => `${fields} ${value}`);
+}
+
 /** Compares two lists of conditions for sorting, the more specific first: exact values before presence, and more fields before fewer. */
 export function bySpecificity(one: readonly FieldCondition[] | null, other: readonly FieldCondition[] | null): number {
   const exact = (conditions: readonly FieldCondition[] | null) =>

@@ -2,10 +2,12 @@ import { Failure } from '../failure.ts';
 import {
   bySpecificity,
   type ComparedFields,
+  contestedBy,
   FieldComparison,
   isContested,
   namedConditions,
 } from '../http1/field-conditions.ts';
+import { atOnce, type Steps } from '../io/steps.ts';
 import { isLooser } from './bounds.ts';
 import { faultOfParts, type OddParts, readableAs } from './odd-path.ts';
 import { decode, faultOfPattern, mayBeReadOtherwise, plainSegment } from './pattern.ts';
@@ -192,6 +194,8 @@ class PlainRoutes {
   readonly #surrounding = new Map<PatternMatch, Set<string>>();
   /** The patterns that are more specific than that of a route which passes odd paths, or the same in this form. */
   readonly #narrower = new Map<Route, Branch<true>>();
+  /** The results of `servesLooser` by the first route of each pattern, and the method. */
+  readonly #compared = new Map<Route, Map<Route, Map<string, boolean>>>();
   /** Whether a pattern is not in its plainest form itself, so that a path that is has two readings as well. */
   #comparesAll = false;
 
@@ -217,9 +221,12 @@ class PlainRoutes {
       for (const outers of surrounding(this.#root, segments, true)) {
         for (const outer of outers) {
           this.#addNarrower(outer, segments);
-          for (const method of routesOf(outer).flatMap((route) => route.methods)) {
-            if (!matches.some((inner) => servesLooser(outer, inner, method))) continue;
-            this.#surrounding.set(outer, (this.#surrounding.get(outer) ?? new Set()).add(method));
+          for (const method of new Set(routesOf(outer).flatMap((route) => route.methods))) {
+            for (const inner of matches) {
+              if (yield* this.#comparing(outer, inner, method)) {
+                this.#surrounding.getOrInsertComputed(outer, () => new Set()).add(method);
+              }
+            }
           }
         }
       }
@@ -261,9 +268,24 @@ class PlainRoutes {
     for (const matches of matching(this.#root, { ...path, segments: path.segments.map(plainSegment) }, 0)) {
       // Those that follow are less specific.
       if (matches.includes(found)) return null;
-      for (const match of matches) if (servesLooser(found, match, method)) return match;
+      for (const match of matches) if (atOnce(this.#comparing(found, match, method))) return match;
     }
     return null;
+  }
+
+  /** As `servesLooser`, of which the result is kept where it took many comparisons. */
+  *#comparing(outer: PatternMatch, inner: PatternMatch, method: string): Steps<boolean> {
+    const [ones, others] = [choiceOf(forMethod(outer, method)!), choiceOf(forMethod(inner, method)!)];
+    if (ones.length * others.length === 1) return yield* servesLooser(ones, others, method);
+    // The routes of one pattern and method have a first one that those of no other have.
+    const compared = this.#compared
+      .getOrInsertComputed(ones[0]!.route, () => new Map())
+      .getOrInsertComputed(others[0]!.route, () => new Map<string, boolean>());
+    const known = compared.get(method);
+    if (known !== undefined) return known;
+    const isLooser = yield* servesLooser(ones, others, method);
+    compared.set(method, isLooser);
+    return isLooser;
   }
 }
 
@@ -284,12 +306,18 @@ function routesOf(match: PatternMatch): readonly Route[] {
  * Whether the routes of one pattern forward requests of a method that those of another pattern refuse, or bound or charge less, for some
  * fields of the request.
  */
-function servesLooser(outer: PatternMatch, inner: PatternMatch, method: string): boolean {
-  const [ones, others] = [outer, inner].map((match) => choiceOf(forMethod(match, method)!).map(({ route }) => route));
-  const isForwarding = ones!.some(({ reply }) => reply === null);
+function* servesLooser(outer: readonly Match[], inner: readonly Match[], method: string): Steps<boolean> {
+  const [ones, others] = [outer, inner].map((matches) => matches.map(({ route }) => route)) as [Route[], Route[]];
   // Attack: `DELETE /v1/admin` is 405, and `DELETE /v1/Admin` matches `/v1/**`. So is a request 404 that no `when` of `/v1/admin` holds for.
-  if (others!.every(({ when, methods }) => when !== null || !methods.includes(method))) return isForwarding;
-  return ones!.some((one) => one.reply === null && others!.some((other) => isLooser(one, other)));
+  if (others.every(({ when, methods }) => when !== null || !methods.includes(method))) {
+    return ones.some(({ reply }) => reply === null);
+  }
+  for (const one of ones) {
+    if (one.reply === null && others.some((other) => isLooser(one, other))) return true;
+    // Thousands of routes may be chosen by a field, under each of two patterns.
+    if (others.length > 1) yield;
+  }
+  return false;
 }
 
 /** The routes by pattern. @throws Failure as `routerOf` */
@@ -383,22 +411,23 @@ type Colliding = Pick<Route, 'hosts' | 'path' | 'when' | 'methods'>;
 /** Finds the first collision of each route with those before it. */
 class Collisions {
   #count = 0;
-  /** By host and shape, the first route's index and pattern without names, and the routes with each method. */
-  readonly #seen = new Map<string, { first: number; written: string; byMethod: Map<string, Seen[]> }>();
+  /** By host and shape, the first route's index and pattern without names, and the routes with each method and value. */
+  readonly #seen = new Map<string, { first: number; written: string; byValue: Map<string, Seen[]> }>();
 
   add({ hosts, path, when, methods }: Colliding): Collision | null {
     const index = this.#count++;
     const [shape, written, all] = [shapeOf(path), JSON.stringify(segmentsOf(path)), withHead(methods)];
     for (const host of hosts ?? [null]) {
       const place = host === null ? shape : `${host} ${shape}`;
-      const seen = this.#seen.get(place) ?? { first: index, written, byMethod: new Map<string, Seen[]>() };
+      const seen = this.#seen.get(place) ?? { first: index, written, byValue: new Map<string, Seen[]>() };
       this.#seen.set(place, seen);
       if (seen.written !== written) return { index, with: seen.first, host, method: null };
-      for (const method of all) {
-        const other = seen.byMethod.get(method)?.find((one) => isContested(one.when, when));
+      const keys = all.flatMap((method) => contestedBy(when).map((value) => ({ method, key: `${method} ${value}` })));
+      for (const { method, key } of keys) {
+        const other = seen.byValue.get(key)?.find((one) => isContested(one.when, when));
         if (other !== undefined) return { index, with: other.index, host, method };
       }
-      for (const one of all) seen.byMethod.getOrInsertComputed(one, () => []).push({ index, when });
+      for (const { key } of keys) seen.byValue.getOrInsertComputed(key, () => []).push({ index, when });
     }
     return null;
   }

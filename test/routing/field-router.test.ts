@@ -129,6 +129,28 @@ describe('a field with several values', () => {
     expect(processorMs(() => many(['X-A', 'w499']))).toBeLessThan(100);
   });
 
+  test('nor do thousands of routes hold up a reload, or another spelling of their path (reliability 573)', () => {
+    const of = (path: string) => [
+      ...Array.from({ length: 400 }, (_, i) =>
+        route(path, `x-a=${Array.from({ length: 20 }, (_, j) => `v${i}-${j}`).join('|')}`),
+      ),
+      route(path, ''),
+    ];
+    const routes = [...of('/**'), ...of('/admin'), route('/admin/keys', 'x-a=1', { cost: 2 })];
+    expect(processorMs(() => findCollisions(routes))).toBeLessThan(1_000);
+    const steps = routerOf(routes);
+    let longest = 0;
+    for (let isDone = false; !isDone; ) {
+      const before = process.threadCpuUsage();
+      isDone = steps.next().done === true;
+      longest = Math.max(longest, process.threadCpuUsage(before).user);
+    }
+    expect(longest / 1_000).toBeLessThan(250);
+    const match = matcher(...of('/**'), route('/{name}', '', { cost: 2 }), ...of('/admin'), route('/admin', 'x-b'));
+    expect(match(['X-A', 'v9-1'], '/Admin')).toBe('/{name}');
+    expect(processorMs(() => Array.from({ length: 50 }, () => match(['X-A', 'v9-1'], '/Admin')))).toBeLessThan(100);
+  });
+
   test('asks for a key first unless a route needs none', () => {
     const allowance = { id: 'a', allowance: {} } as Route['perAddress'];
     const asks = (...routes: Route[]) =>
