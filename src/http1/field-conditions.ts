@@ -1,7 +1,7 @@
 import type { FieldBlock } from './field-block.ts';
 import { comparable } from './field-rules.ts';
 import { valuesOf } from './fields.ts';
-import { reservedByFolding } from './forwarded-fields.ts';
+import { hasPunctuation, reservedByFolding } from './forwarded-fields.ts';
 import { trimmed } from './response-head.ts';
 
 /*
@@ -77,6 +77,19 @@ export class FieldComparison {
     this.#values.set(header, values);
     return values;
   }
+}
+
+/**
+ * The fields as a service reads them that folds punctuation in their names (`Mcp_Name`); null if no name has any. Also those that
+ * `headers.allow` does not let pass are there.
+ */
+export function foldedFields({ fields: { rawHeaders }, connectionNames }: ComparedFields): ComparedFields | null {
+  const names = rawHeaders.filter((_, i) => i % 2 === 0);
+  if (!names.some(hasPunctuation)) return null;
+  const sent = names.flatMap((name, i) =>
+    connectionNames.has(name.toLowerCase()) ? [] : [comparable(name, 'request'), rawHeaders[2 * i + 1]!],
+  );
+  return { fields: { rawHeaders: sent }, connectionNames: new Set() };
 }
 
 /** Whether a request may fit both, although they are equally specific: they name the same fields, and have values of each in common. */

@@ -1,4 +1,4 @@
-import { type ComparedFields, FieldComparison } from '../http1/field-conditions.ts';
+import { type ComparedFields, FieldComparison, foldedFields } from '../http1/field-conditions.ts';
 import type { Head } from '../http1/request-head.ts';
 import { faultOfPath } from '../http1/request-line.ts';
 import { IN_ONE_READING, type PlanGroup } from '../model/plan.ts';
@@ -131,17 +131,18 @@ export class PathGroups {
 
   /**
    * Attack: a field has two values, one of which is that of a group, and the service takes either. Such a request is in the group, and no
-   * group replaces the limits of the plan.
+   * group replaces the limits of the plan. So is one with `Mcp_Name`, which a service may read as the Mcp-Name of a group.
    */
   #withFields(found: number, conditions: Conditions, { fields, connectionNames }: GroupedRequest): number {
     const isKnown = fields !== undefined && connectionNames !== undefined;
-    const comparison = isKnown ? new FieldComparison({ fields, connectionNames }) : null;
+    const readings = isKnown ? [{ fields, connectionNames }, foldedFields({ fields, connectionNames })] : [];
+    const comparisons = readings.filter((one) => one !== null).map((one) => new FieldComparison(one));
     let left = found;
     for (const [i, when] of conditions.entries()) {
       if (when === undefined || (found & (1 << i)) === 0) continue;
-      const outcome = comparison?.check(when).kind ?? 'fails';
-      if (outcome === 'fails') left &= ~(1 << i);
-      else if (outcome === 'unclear') left |= IN_ONE_READING;
+      const outcomes = comparisons.map((comparison) => comparison.check(when).kind);
+      if (outcomes.every((outcome) => outcome === 'fails')) left &= ~(1 << i);
+      else if (outcomes.some((outcome) => outcome !== 'holds')) left |= IN_ONE_READING;
     }
     return left;
   }

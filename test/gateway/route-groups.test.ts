@@ -96,6 +96,14 @@ describe('a group with `when` has the requests whose header fields fit', () => {
     expect(await call(key, { 'Mcp-Name': 'search, send_mail' })).toBe(`200 ${own}, "mail-minute"`);
     expect(await call(key, { 'Mcp-Name': 'ping, search', 'X-Own': 'yes' })).toBe(`200 ${own}, "free-minute"`);
   });
+
+  test('also one with another spelling of the name of the field, which leaves no limit behind (reliability 605)', async () => {
+    const { key } = await gateway.createKey('tools');
+    expect(await call(key, { Mcp_Name: 'send_mail' })).toBe(`200 ${own}, "mail-minute"`);
+    expect(await call(key, { 'mcp.name': 'search' })).toBe(`200 ${own}`);
+    const both = { 'Mcp-Name': 'ping', Mcp_Name: 'send_mail', 'X-Own': 'yes' };
+    expect(await call(key, both)).toBe(`200 ${own}, "mail-minute", "free-minute"`);
+  });
 });
 
 test('with `instead`, requests of a group are counted by its limits alone', async () => {
