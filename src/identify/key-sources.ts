@@ -223,8 +223,8 @@ function mayBeOfOtherSite(rawHeaders: readonly string[]): boolean {
 }
 
 const HOST_OF_PAGE = /^https?:\/\/([^/?#]*)/i;
-/** All browsers, and hardly anything else, begin their names so. */
-const BROWSER = /^mozilla\//i;
+/** All browsers, and hardly anything else, begin their names so; Opera Mini with the second. */
+const BROWSER = /^(?:mozilla|opera)\//i;
 
 /** A key without a scheme in front of it. An empty value counts as no key, because many clients send it for an unset variable. */
 function credentialsOf(token: string): Credentials {

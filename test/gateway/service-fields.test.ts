@@ -189,6 +189,7 @@ describe('a key', () => {
       expect(await status(own), own).toBe(200);
     for (const other of [
       browser,
+      'User-Agent: Opera/9.80 (Android; Opera Mini/36.2/191.256; U; en) Presto/2.12.423 Version/12.16',
       `${browser}\r\nReferer: http://evil.example/api.example.com`,
       'Referer: http://api.example.com@evil.example/',
       'Referer: about:blank',
