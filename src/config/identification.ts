@@ -44,7 +44,7 @@ const audience = z.union(
 const listOf = (names: string | string[]) => (typeof names === 'string' ? [names] : names);
 
 const resourceRule =
-  'must be the https:// URL of the API, without a query, such as https://api.example.com/mcp; http:// only on this machine (127.0.0.1, [::1] or localhost)';
+  'must be the https:// URL of the API, without a query, dot segments and empty segments, such as https://api.example.com/mcp; http:// only on this machine (127.0.0.1, [::1] or localhost)';
 
 /** `jwt` in gateway.yaml. */
 export const jwtSchema = z.strictObject({
@@ -72,7 +72,10 @@ export const jwtSchema = z.strictObject({
     .orNull(
       z
         .string(resourceRule)
-        .regex(/^https?:\/\/[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:\/[A-Za-z0-9._~/-]*)?$/, resourceRule)
+        .regex(
+          /^https?:\/\/(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?(?:\/(?!\.{1,2}(?:\/|$))[A-Za-z0-9._~-]+)*\/?$/,
+          resourceRule,
+        )
         .refine((url) => URL.canParse(url) && isSource(url), resourceRule),
     )
     .describe(

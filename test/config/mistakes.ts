@@ -196,6 +196,7 @@ export const MISTAKES: Readonly<Record<string, Mistake>> = {
   'jwt-customer-claim-empty': gateway('refuses', '1:85: jwt.customerClaim'),
   'jwt-issuer-missing': gateway('refuses', '1:6: jwt.issuer'),
   'jwt-resource-without-tls': gateway('accepts', '1:103: jwt.resource'),
+  'jwt-resource-with-empty-segment': gateway('refuses', '1:103: jwt.resource'),
   'jwt-resource-with-query': gateway('refuses', '1:103: jwt.resource'),
   'jwt-resource-of-no-url': gateway('accepts', '1:90: jwt.resource'),
   'jwt-jwks-unencrypted': gateway('accepts', '1:38: jwt.jwks'),

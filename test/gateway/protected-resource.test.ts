@@ -74,6 +74,18 @@ test('a route of gateway.yaml with that path comes before the metadata', async (
   expect(await (await fetch(`${gateway.origin}/.well-known/oauth-protected-resource/mcp`)).text()).toBe('mine');
 });
 
+test('routes for the host of the API do not hide the metadata, and those of another host are not in its place', async () => {
+  const mine = `
+  - { path: '/**', methods: [GET], upstream: store, hosts: [HOST] }
+  - { path: '/.well-known/oauth-protected-resource/{name}', methods: [GET], upstream: store, hosts: [other.example] }
+  - { path: '/.well-known/oauth-protected-resource/mcp', methods: [GET], upstream: store, hosts: [other.example] }`;
+  for (const host of ['127.0.0.1', 'api.example']) {
+    const { gateway } = await open('/mcp', mine.replace('HOST', host));
+    const { status } = await fetch(`${gateway.origin}/.well-known/oauth-protected-resource/mcp`);
+    expect([host, status]).toEqual([host, 200]);
+  }
+});
+
 test('without `jwt.resource` there is no metadata, and a 401 names none', async () => {
   const more = `jwt: { issuer: '${ISSUER}', audience: '${AUDIENCE}', jwks: '${jwks}', algorithms: [ES256] }`;
   const { origin } = await openGateway({ upstream, routes: ROUTES, more });
