@@ -62,7 +62,8 @@ export class FieldComparison {
   }
 
   /**
-   * The elements of all lines of a field together (RFC 9110 sections 5.2 and 5.6.1); null if it is not there.
+   * The elements of all lines of a field together (RFC 9110 sections 5.2 and 5.6.1); null if it is not there. An empty one counts, because it
+   * is the value for a service that takes the first line or element.
    *
    * Attack: `X-Version: v1, v2`, in one line or in two. Some services take the first value, some the last, and some the whole text, so the
    * rules of the route for one of them would hold for the work of the other.
@@ -73,7 +74,7 @@ export class FieldComparison {
     const { fields, connectionNames } = this.#of;
     const lines = connectionNames.has(header) ? [] : valuesOf(fields.rawHeaders, header);
     const elements = lines.flatMap((line) => line.split(',')).map((text) => trimmed(text, 0, text.length));
-    const values = lines.length === 0 ? null : elements.filter((value) => value !== '');
+    const values = lines.length === 0 ? null : elements;
     this.#values.set(header, values);
     return values;
   }

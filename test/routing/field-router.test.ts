@@ -110,7 +110,10 @@ describe('a field with several values', () => {
   test.each([
     [['X-A', '1, 2'], '/x (x-a: 1)'],
     [['X-A', '1', 'X-A', '2'], '/x (x-a: 1)'],
-    [['X-A', ', 1 ,,\t2\t'], '/x (x-a: 1)'],
+    [['X-A', ' 1 ,\t2\t'], '/x (x-a: 1)'],
+    [['X-A', ',,'], '/x'],
+    [['X-A', '', 'X-A', '1'], 'ambiguous x-a'],
+    [['X-A', '1,'], 'ambiguous x-a'],
     [['X-A', '7, 8'], '/x'],
     [['X-A', '1, 3'], 'ambiguous x-a'],
     [['X-A', '1', 'x-a', '7'], 'ambiguous x-a'],
