@@ -102,7 +102,17 @@ export function certificateWarnings(settings: ComparedSettings, nowMs: number): 
     const message = outOfDate({ validFromMs: validFromDate.getTime(), expiresAtMs: validToDate.getTime() }, nowMs);
     return message === null ? [] : [{ path, message }];
   });
-  return [...dated, ...foreignHosts(settings)];
+  return [...dated, ...nameless(settings), ...foreignHosts(settings)];
+}
+
+/** Clients get a further certificate by its DNS names, of which the subject of a certificate is none. */
+function nameless({ listen: { tls } }: ComparedSettings): readonly SettingsWarning[] {
+  return (tls?.certificates ?? []).flatMap(({ cert }, i) => {
+    const certificate = readCertificate(cert);
+    if (certificate === null || /(?:^|, )DNS:/.test(certificate.subjectAltName ?? '')) return [];
+    const message = 'has no DNS name (subjectAltName), so no client gets it. Order one with the names of its hosts.';
+    return [{ path: ['listen', 'tls', 'certificates', i, 'cert'], message }];
+  });
 }
 
 interface Dates {

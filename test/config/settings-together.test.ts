@@ -158,6 +158,16 @@ upstreams: { store: { targets: [https://127.0.0.1:9000], tls: ${tls(old)} } }\n$
     expect(await warnings(envOf(behind))).toHaveLength(2);
   });
 
+  test('a further one without a DNS name, which no client gets', async () => {
+    const authority = await createAuthority(folder);
+    const [good, bare] = [await authority.issue('good'), await authority.issue('bare', 30, { uris: ['urn:api'] })];
+    const pairs = [good, bare, good].map(({ cert, key }) => `cert: '${cert}', key: '${key}'`);
+    const tls = `{ ${pairs[0]}, certificates: [{ ${pairs[1]} }, { ${pairs[2]} }] }`;
+    expect(await warnings(envOf(`listen: { tls: ${tls} }\n${UPSTREAM}${ROUTE}`))).toEqual([
+      expect.stringMatching(/listen\.tls\.certificates\[0\]\.cert: has no DNS name \(subjectAltName\)/),
+    ]);
+  });
+
   test('one that is to be ordered for other names', async () => {
     const acme = 'listen: { tls: { acme: { domains: [api.example.com], agreeToTerms: true } } }\n';
     expect(await warnings(envOf(acme + UPSTREAM + hosts('api.example.com, www.example.com')))).toEqual([
