@@ -86,7 +86,7 @@ export const usageExport: Command = {
         await terminal.flushed?.();
         [header, isHistoryKept] = ['', isKept];
       }
-      if (given.to === undefined) terminal.error(noteOnEnd(span));
+      if (given.to === undefined) terminal.error(noteOnEnd(span, format.isFinal));
       if (!isHistoryKept) terminal.error(NOT_KEPT);
       unread.describe(terminal, () => 'what was used is left out, or the plan where the record is that of a customer');
       return unread.exitCode;
@@ -112,8 +112,8 @@ function spanOf({ from, to, step = 'day' }: Readonly<Record<string, string | und
   return span;
 }
 
-/** Says what an export without --to leaves out. */
-function noteOnEnd({ step, toMs }: AskedSpan): string {
+/** Says what an export without --to leaves out. @param isFinal whether it may have nothing else */
+function noteOnEnd({ step, toMs }: AskedSpan, isFinal: boolean): string {
   const [last, present] = [toMs - STEP_MS[step], toMs].map((atMs) => {
     const at = instantText(atMs);
     return step === 'day' ? at.slice(0, 10) : at;
@@ -121,6 +121,6 @@ function noteOnEnd({ step, toMs }: AskedSpan): string {
   const end = step === 'day' ? `${last}, the last full day (UTC)` : `the hour of ${last}, the last full one`;
   return (
     `note: The export ends with ${end}. What ${step === 'day' ? present : `the hour of ${present}`} has so far is left out, ` +
-    `because it is not final; --to ${instantText(toMs + STEP_MS[step])} includes it.\n`
+    `because it is not final${isFinal ? '' : `; --to ${instantText(toMs + STEP_MS[step])} includes it`}.\n`
   );
 }
