@@ -16,10 +16,10 @@ export async function sendNonsense({ composition }: Stage): Promise<void> {
  */
 export async function dashboardHasData(stage: Stage, user: MadeKey, banned: MadeKey): Promise<void> {
   const deadlineMs = performance.now() + 180_000;
-  // The set has no TLS of its own (HAProxy stands before the gateways), no plan that is only watched, no tokens and no
-  // policies.
+  // The set has no TLS of its own (HAProxy stands before the gateways), no plan that is only watched, no tokens, no
+  // policies, and one pepper from the beginning.
   const hasData = ({ promql }: Expression) =>
-    !/tollgate_(tls_certificate_expiry|shadow_refusals|token_keys_up|policy_|unit_)/.test(promql);
+    !/tollgate_(tls_certificate_expiry|shadow_refusals|token_keys_up|policy_|unit_|secrets\b)/.test(promql);
   let waiting: readonly Expression[] = dashboardExpressions(readDashboard()).filter(hasData);
   while (waiting.length > 0) {
     assert.ok(performance.now() < deadlineMs, `no data for ${waiting.map(({ where }) => where).join(', ')}`);
