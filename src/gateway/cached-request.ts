@@ -8,7 +8,6 @@ import {
 import {
   type CacheableRequest,
   fieldsByName,
-  fieldsWithout,
   isOneRange,
   type StoredResponse,
 } from '../forward/cache/stored-response.ts';
@@ -17,7 +16,7 @@ import { type ForwardHooks, forward } from '../forward/forward.ts';
 import type { ForwardRequest } from '../forward/request-body.ts';
 import type { ConsumerShare } from '../forward/upstream/upstream.ts';
 import type { ClientAddress, ClientRequest, ClientResponse } from '../http1/client.ts';
-import { linesOf } from '../http1/fields.ts';
+import { fieldsWithout, linesOf } from '../http1/fields.ts';
 import type { Head } from '../http1/request-head.ts';
 import type { CachedRoute } from '../routing/route.ts';
 import type { Match } from '../routing/router.ts';

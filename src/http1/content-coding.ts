@@ -1,5 +1,4 @@
-import { onlyValue, valuesOf } from './fields.ts';
-import { isContentLength } from './forwarded-fields.ts';
+import { fieldsWithout, onlyValue, valuesOf } from './fields.ts';
 import { weightsOf } from './preferences.ts';
 import type { ResponseHead } from './response-head.ts';
 
@@ -93,12 +92,9 @@ export function fieldsOfCompressed(fields: readonly string[], coding: Coding): s
   return [...fieldsWithoutLength(fields), 'Content-Encoding', coding];
 }
 
+const OF_ORIGINAL: ReadonlySet<string> = new Set(['content-length', 'accept-ranges']);
+
 /** Without the length and the ranges of the original, which do not apply to a compressed response. */
 export function fieldsWithoutLength(fields: readonly string[]): string[] {
-  const kept: string[] = [];
-  for (let i = 0; i < fields.length; i += 2) {
-    const name = fields[i]!;
-    if (!isContentLength(name) && !/^accept-ranges$/i.test(name)) kept.push(name, fields[i + 1]!);
-  }
-  return kept;
+  return fieldsWithout(fields, OF_ORIGINAL);
 }

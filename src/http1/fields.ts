@@ -33,6 +33,11 @@ export function valuesOf(rawHeaders: readonly string[], name: string): string[] 
   return values;
 }
 
+/** The fields but those of these names. @param fields names and values alternating @param names in lower case */
+export function fieldsWithout(fields: readonly string[], names: ReadonlySet<string>): string[] {
+  return fields.flatMap((name, i) => (i % 2 === 1 || names.has(name.toLowerCase()) ? [] : [name, fields[i + 1]!]));
+}
+
 /** The fields of a list, found by their names. @param rawHeaders names and values alternating */
 export function fieldValues(rawHeaders: readonly string[]): FieldValues {
   return { values: (name) => valuesOf(rawHeaders, name) };

@@ -1,4 +1,5 @@
 import CachePolicy from 'http-cache-semantics';
+import { fieldsWithout } from '../../http1/fields.ts';
 import type { ResponseHead } from '../../http1/response-head.ts';
 
 /** Header fields by their names in lower case. Values of one name are joined with `, `. An object without a prototype. */
@@ -330,9 +331,4 @@ export function fieldsByName(fields: readonly string[]): FieldsByName {
     byName[name] = before === undefined ? fields[i + 1]! : `${before}, ${fields[i + 1]!}`;
   }
   return byName;
-}
-
-/** @param fields names and values alternating @param names in lower case */
-export function fieldsWithout(fields: readonly string[], names: ReadonlySet<string>): readonly string[] {
-  return fields.flatMap((name, i) => (i % 2 === 1 || names.has(name.toLowerCase()) ? [] : [name, fields[i + 1]!]));
 }

@@ -1,9 +1,10 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2';
 import type { ClientRequest, ClientResponse } from '../../http1/client.ts';
-import { valuesByName } from '../../http1/fields.ts';
+import { fieldsWithout, valuesByName } from '../../http1/fields.ts';
 import { streamFields } from './stream-fields.ts';
 
 const RESET_CONTENT = 205;
+const LENGTH: ReadonlySet<string> = new Set(['content-length']);
 
 /** The request of a stream, as its response uses it. */
 interface AnsweredRequest extends ClientRequest {
@@ -80,7 +81,7 @@ export class StreamResponse implements ClientResponse {
     // A 205 has no content (RFC 9110 section 15.3.6), and node:http2 accepts none with it.
     const isReset = status === RESET_CONTENT;
     this.#isBodiless = this.req.method === 'HEAD' || status === 204 || status === 304 || isReset;
-    const kept = streamFields(isReset ? withoutLength(fields) : fields);
+    const kept = streamFields(isReset ? fieldsWithout(fields, LENGTH) : fields);
     if (!hasDate(kept)) kept.push('date', this.#date());
     this.#head = [':status', String(status), ...kept];
   }
@@ -183,8 +184,4 @@ export class StreamResponse implements ClientResponse {
 function hasDate(fields: readonly string[]): boolean {
   for (let i = 0; i < fields.length; i += 2) if (fields[i] === 'date') return true;
   return false;
-}
-
-function withoutLength(fields: readonly string[]): string[] {
-  return fields.filter((_, i) => fields[i - (i % 2)]!.toLowerCase() !== 'content-length');
 }
