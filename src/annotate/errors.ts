@@ -48,13 +48,15 @@ export interface FormRequest {
 export function errorResponse(
   code: ErrorCode,
   message: string,
-  { fields = [], details }: { fields?: readonly string[]; details?: object } = {},
+  { fields = [], details, violated }: Partial<Pick<ErrorResponse, 'fields' | 'violated'>> & { details?: object } = {},
 ): ErrorResponse {
   const { status, closes } = ERRORS[code];
   // Faster than JSON.stringify during a flood of refusals. Only the message may need escapes.
   const more = details === undefined ? '' : `,"details":${JSON.stringify(details)}`;
   const body = `{"code":"${code}","message":${JSON.stringify(message)},"status":${status}${more}}`;
-  return { code, status, fields, body, closes };
+  return violated === undefined
+    ? { code, status, fields, body, closes }
+    : { code, status, fields, body, closes, violated };
 }
 
 /** A code whose sentence does not depend on the request, and whose response has no field but the Retry-After of a 503. */
@@ -130,7 +132,7 @@ function metadataPart(url: string | null): string {
 /**
  * 403 with the challenge of RFC 6750 section 3.1.
  * @param scopes those that the route requires, all of them
- * @param metadata the URL of the metadata of the protected resource; null if there is none
+ * @param metadata the URL of the metadata of the protected resource (RFC 9728); null without `jwt.resource`
  */
 export function insufficientScope(scopes: readonly string[], metadata: string | null): ErrorResponse {
   const needed = scopes.join(' ');
@@ -143,11 +145,11 @@ export function insufficientScope(scopes: readonly string[], metadata: string | 
 /** 429 for an address that has spent its failed-authentication budget (contract section 4). `nowMs` in Unix milliseconds. */
 export function tooManyFailedAttempts({ limit, resetAtMs }: AddressBudget, nowMs: number): ErrorResponse {
   const seconds = retryAfterSeconds(resetAtMs, nowMs);
-  const error = errorResponse('too_many_failed_attempts', ERRORS.too_many_failed_attempts.sentence(seconds), {
+  return errorResponse('too_many_failed_attempts', ERRORS.too_many_failed_attempts.sentence(seconds), {
     fields: ['Retry-After', String(seconds)],
     details: { window: 'minute', limit, resetAt: Math.ceil(resetAtMs / 1000) },
+    violated: ['failed-authentication'],
   });
-  return { ...error, violated: ['failed-authentication'] };
 }
 
 /** A program whose caller waits for it should not sleep for longer, seconds. */
@@ -178,14 +180,14 @@ export function rateLimitExceeded({ binding, windows, retryAtMs, nowMs, allowanc
     mayBeBanned: allowance.bans !== null,
   });
   const details = { window, limit, resetAt: Math.ceil(binding.resetAtMs / 1000) };
-  const error = errorResponse('rate_limit_exceeded', message, {
+  return errorResponse('rate_limit_exceeded', message, {
     fields: waitFields(seconds),
     details:
       allowance.budgets.length === 1
         ? details
         : { ...details, name, ...(unit === null ? {} : { unit }), scope: budget.scope },
+    violated: windows.filter((one) => one.remaining < one.needed).map((one) => one.name),
   });
-  return { ...error, violated: windows.filter(({ remaining, needed }) => remaining < needed).map(({ name }) => name) };
 }
 
 function refusingBudget({ budgets }: Allowance, { name, window }: CountedWindow): Budget {
