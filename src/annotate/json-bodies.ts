@@ -12,7 +12,7 @@ interface Members {
 
 /**
  * The body of an error in another form than the gateway's own. Each has the members of that somewhere, so that nothing is lost.
- * @param type the page that documents the error, with its code; null if there is none
+ * @param type the URL that documents the error; null without `errors.docs`
  */
 export function jsonBodyOf(error: ErrorResponse, form: Exclude<ErrorFormName, 'own'>, type: string | null): string {
   return JSON.stringify(BODIES[form](JSON.parse(error.body) as Members, type, error));

@@ -9,7 +9,7 @@ import { WINDOWS } from '../model/values.ts';
 import type { Brownout } from '../routing/brownouts.ts';
 import type { CachedRoute } from '../routing/route.ts';
 import { routeCost } from './charges.ts';
-import { fieldConditions } from './field-conditions.ts';
+import { fieldConditions } from './conditions-schema.ts';
 import { jwtSchema, keysSchema, oidcSchema, proxyIdentitySchema } from './identification.ts';
 import * as values from './setting-values.ts';
 import { inMs, instant, orNull } from './setting-values.ts';

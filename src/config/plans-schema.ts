@@ -16,7 +16,7 @@ import {
 import { WINDOWS, type WindowName } from '../model/values.ts';
 import { groupRouteOf } from '../routing/path-groups.ts';
 import { faultOfPattern } from '../routing/pattern.ts';
-import { fieldConditions } from './field-conditions.ts';
+import { fieldConditions } from './conditions-schema.ts';
 import * as values from './setting-values.ts';
 
 import { asArray, type FileKind, field, isMapping, type Note, type ParseResult, parseYaml } from './yaml.ts';

@@ -105,7 +105,7 @@ export function certificateWarnings(settings: ComparedSettings, nowMs: number): 
   return [...dated, ...nameless(settings), ...foreignHosts(settings)];
 }
 
-/** Clients get a further certificate by its DNS names, of which the subject of a certificate is none. */
+/** The gateway chooses a further certificate by its DNS names. The subject of a certificate does not count as one. */
 function nameless({ listen: { tls } }: ComparedSettings): readonly SettingsWarning[] {
   return (tls?.certificates ?? []).flatMap(({ cert }, i) => {
     const certificate = readCertificate(cert);

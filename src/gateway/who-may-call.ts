@@ -115,7 +115,7 @@ const NONE: readonly string[] = Object.freeze([]);
 /**
  * 403 if a caller lacks a scope that the route requires; null if it may call the route. The request has been admitted and
  * counted before, so trying routes is held to the caller's quota.
- * @param metadata the URL of the metadata of the protected resource; null if there is none
+ * @param metadata the URL of the metadata of the protected resource (RFC 9728); null without `jwt.resource`
  */
 export function scopeRefusal({ scopes }: Route, caller: Caller, metadata: string | null): ErrorResponse | null {
   if (scopes === null) return null;

@@ -28,7 +28,7 @@ function nameOf(pepper: string): string {
 
 /**
  * The mark of a digest. It names the digest as well as the pepper: an earlier version of Tollgate, which does not know the mark, keeps
- * it when it stores the digest under another pepper. Such a mark is none.
+ * it when it stores the digest under another pepper. The gateway ignores such a mark.
  */
 function markOf(digest: string, name: string): string {
   return name + digest.slice(0, OF_DIGEST);

@@ -13,7 +13,7 @@ interface Names {
   readonly wildcards: ReadonlySet<string>;
 }
 
-/** Where a certificate comes from that may be replaced; null while there is none. */
+/** A source of a certificate, which may replace it; `current` is null until it has one. */
 interface NamedSource {
   readonly current: { readonly cert: Buffer } | null;
 }
